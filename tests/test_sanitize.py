@@ -1,0 +1,144 @@
+"""tests/sanitize.cfg: what counts as the same output, and what must not."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+plugin = pytest.importorskip("nbval.plugin", reason="nbval reads the file in its own way")
+
+CONFIG = Path(__file__).with_name("sanitize.cfg")
+PATTERNS = dict(plugin.get_sanitize_patterns(CONFIG.read_text(encoding="ascii")))
+
+
+def sanitize(text):
+    """As nbval does it: every pattern on the whole text, in the order of the file."""
+    for pattern, replacement in PATTERNS.items():
+        text = re.sub(pattern, replacement, text)
+    return text
+
+
+TABLE = """\
+             median time   time relative to eager   verdict
+eager            37.1 µs   1 (baseline)
+scripted         28.2 µs   0.760 [0.752, 0.768]     faster
+95 % intervals from 24 quads in 0.51 s (2 voided)
+"""
+TABLE_ON_A_BUSY_MACHINE = """\
+             median time   time relative to eager   verdict
+eager           1.22 ms    1 (baseline)
+scripted        1.19 ms    0.981 [0.902, 1.068]     not decided
+95 % intervals from 128 quads in 1.17 s
+"""
+HTML = "<tr><th>scripted</th><td>28.2 µs</td><td>0.760 [0.752, 0.768]</td><td>faster</td></tr>"
+
+SAME = {
+    "table": (TABLE, TABLE_ON_A_BUSY_MACHINE),
+    "html": (HTML, HTML.replace("28.2 µs", "1.3 ms").replace("faster", "no measurable difference")),
+    "html with style": (
+        '0.760 [0.752, 0.768]</td>\n  <td style="text-align: left">faster</td>',
+        '1.160 [1.152, 1.268]</td>\n  <td style="text-align: left">slower</td>',
+    ),
+    "the book's line": ("eager: 0.1234 sec", "eager: 12.0000 sec"),
+    "units": ("37.1 µs, 5 ns, 1.2 ms", "1,237.1 us, 0.5 ns, 12 ms"),
+    "minutes": ("after 2 minutes", "after 1 minutes"),
+    "both micro signs": ("3 \u00b5s", "4 \u03bcs"),
+    "time in markdown": ("**37.1 µs** a call", "**9.2 µs** a call"),
+    "huge ratio": ("12.0 [3.1, inf]", "1.2e+03 [8.0e+02, 2.1e+03]"),
+    "claim": (
+        "claim borne out: scripted is faster than eager (time ratio 0.760 [0.752, 0.768])",
+        "claim not decided here: scripted is faster than eager (time ratio 1.000 [0.952, 1.068])",
+    ),
+    "verdict in brackets": ("faster (0.760 [0.752, 0.768])", "slower (1.76 [1.72, 1.78])"),
+    "voided quads": ("from 24 quads in 0.5 s (3 voided)", "from 8 quads in 0.5 s"),
+    "about": ("pays back after ≈ 1,234 calls", "pays back after ≈ 87 calls"),
+    "memory": ("12.3 MiB at 3.1 GB/s", "1 GiB at 12.7 GB/s"),
+    "rate": ("51.0 GFLOP/s", "3.2 TFLOP/s"),
+    "factor": ("a factor of 3.4 × here", "a factor of 12.9 × here"),
+    "version": ("torch 2.13.0+cpu, Python 3.11.7", "torch 2.6.1, Python 3.14.0rc1"),
+    "version in html": ("<th>torch</th><td>2.13.0+cpu</td>", "<th>torch</th><td>2.6.1</td>"),
+    "figure": ("<Figure size 640x480 with 1 Axes>", "<Figure size 700x261.5 with 1 Axes>"),
+    "address": ("<object at 0x7f3a5b2c1d00>", "<object at 0x55d0c8a91f>"),
+    "temporary folder": ("/tmp/tmpab12cd_3/my_mlp", "/var/folders/zz/x1y2_3/T/tmp9/my_mlp"),
+    "temporary folder on Windows": (
+        r"C:\Users\me\AppData\Local\Temp\tmp12\a",
+        r"D:\Temp\tmpxyz\a",
+    ),
+    "ruler": ("name  \n------", "name\n----------"),
+    "marked sentence": ("On this machine: the script wins.\nend", "On this machine: a draw.\nend"),
+}
+
+DIFFERENT = {
+    "bare number": ("the sum is 10", "the sum is 11"),
+    "bare decimal": ("tensor([0.123, 0.456])", "tensor([0.123, 0.457])"),
+    "list after a number": ("3 [1, 2]", "3 [1, 3]"),
+    "matrix row": ("0.5 [0.25, 0.5, 1.0]", "0.5 [0.25, 0.5, 2.0]"),
+    "word": ("TorchScript is faster", "TorchScript is slower"),
+    "name in a table": (TABLE, TABLE.replace("scripted", "compiled")),
+    "row of a table": (TABLE, TABLE.replace("scripted         28.2", "frozen  1 µs\nscripted 28.2")),
+    "heading of a table": (TABLE, TABLE.replace("relative to eager", "relative to scripted")),
+    "claim reversed": (
+        "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
+        "claim borne out: b is faster than a (time ratio 0.760 [0.752, 0.768])",
+    ),
+    "claim turned": (
+        "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
+        "claim borne out: a is slower than b (time ratio 0.760 [0.752, 0.768])",
+    ),
+    "claim gone": (
+        "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
+        "a is faster than b (time ratio 0.760 [0.752, 0.768])",
+    ),
+    "verdict away from an interval": ("the verdict: faster", "the verdict: slower"),
+    "unit of a count": ("24 quads", "24 pairs"),
+    "after the marked sentence": ("On this machine: yes.\n4 kernels", "On this machine: no.\n5 kernels"),
+    "before the marked sentence": ("3. On this machine: yes.", "4. On this machine: yes."),
+    "bytes are exact": ("keeps 16 bytes alive", "keeps 24 bytes alive"),
+    "a number after the one about": ("≈ 3 of 40", "≈ 3 of 41"),
+    "calls": ("1000 calls", "1001 calls"),
+    "count of samples": ("12 samples", "13 samples"),
+    "shape": ("torch.Size([1, 512])", "torch.Size([1, 256])"),
+    "product": ("3 x 4", "3 x 5"),
+    "axes of a figure": ("<Figure size 640x480 with 1 Axes>", "<Figure size 640x480 with 2 Axes>"),
+    "small hexadecimal": ("0x1f", "0x2f"),
+    "identifier that ends in a unit": ("x2 ms", "x3 ns"),
+    "line breaks": ("a\nb", "a b"),
+    "file in a temporary folder": ("/tmp/tmpab/a.pt", "/tmp/tmpab/b.pt"),
+    "unit of memory": ("12.3 MiB", "12.3 metres"),
+}
+
+
+@pytest.mark.parametrize("left, right", SAME.values(), ids=SAME)
+def test_counts_as_the_same(left, right):
+    assert left != right
+    assert sanitize(left) == sanitize(right)
+
+
+@pytest.mark.parametrize("left, right", DIFFERENT.values(), ids=DIFFERENT)
+def test_still_differs(left, right):
+    assert sanitize(left) != sanitize(right)
+
+
+def test_every_pair_of_the_file_is_read():
+    lines = CONFIG.read_text(encoding="ascii").splitlines()
+    regexes = [line for line in lines if line.startswith("regex:")]
+    assert len(PATTERNS) == len(regexes), "a regex has no replace line right after it, or is there twice"
+    assert not [line for line in lines if line != line.rstrip()], "an editor would strip these spaces"
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_every_pattern_is_used_by_a_pair(pattern):
+    texts = [text for pair in SAME.values() for text in pair]
+    reached = []
+    for text in texts:
+        for earlier, replacement in PATTERNS.items():
+            if earlier == pattern:
+                reached.append(re.search(pattern, text))
+                break
+            text = re.sub(earlier, replacement, text)
+    assert any(reached), "no pair of texts above shows what this pattern is for"
+
+
+def test_applying_it_twice_changes_nothing():
+    for text in (text for pair in SAME.values() for text in pair):
+        assert sanitize(sanitize(text)) == sanitize(text)
