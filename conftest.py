@@ -18,7 +18,8 @@ def pytest_configure(config):
     try:
         import matplotlib
 
-        matplotlib.use("Agg")  # for this process only: an environment variable would reach the kernels
+        # For this process only: an environment variable would reach the kernels.
+        matplotlib.use("Agg")
     except ImportError:
         pass
     if not config.pluginmanager.hasplugin("nbval"):
