@@ -1,0 +1,912 @@
+"""Measuring: the book's `Timer` and `Benchmark`, and the `measure` and `compare` to rely on.
+
+How `compare` arranges its calls, and why:
+
+* Before anything is timed the results are compared, and each function is called until it has
+  warmed up; those calls are kept apart.
+* The garbage collector rests while samples are taken.
+* A *sample* is short, about a quarter of a millisecond: beside a busy core a long one always
+  catches a disturbance, a short one often does not.
+* A *phase* is a few calls to settle in, then up to five samples; its value is their lower
+  quartile.
+* A *round* runs every function's phase in a random order and then in the mirrored one, so that a
+  steady drift cancels exactly. For two functions that is ABBA or BAAB, a *quad*.
+* The logarithms of the rounds' ratios give a Hodges-Lehmann estimate with an exact signed-rank
+  interval. Sampling stops when the interval is narrow, or when the budget ends; never because a
+  difference has shown itself, which would find differences where there are none.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import random
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import torch
+
+from d2lperf import stats
+from d2lperf.device import describe_machine, synchronize, synchronizer
+from d2lperf.results import Comparison, Measurement, format_seconds
+
+__all__ = ["Benchmark", "ClockTooCoarse", "ResultsDiffer", "Timer", "compare", "measure"]
+
+
+class ResultsDiffer(AssertionError):
+    """Functions that were to be compared do not compute the same."""
+
+
+class ClockTooCoarse(RuntimeError):
+    """The clock did not move while a function was called very often."""
+
+
+# ----------------------------------------------------------------------------- the book's tools
+
+
+class Timer:
+    """A stopwatch that keeps its laps: the book's `Timer` on a clock that never steps back.
+
+    Attributes:
+        times: the laps so far, in seconds.
+
+    >>> timer = Timer()
+    >>> lap = timer.stop()
+    >>> lap == timer.times[0] == timer.sum()
+    True
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.perf_counter):
+        """Start the first lap.
+
+        Args:
+            clock: returns seconds.
+        """
+        self._clock = clock
+        self.times: list[float] = []
+        self.start()
+
+    def start(self) -> None:
+        """Start a lap."""
+        self._start = self._clock()
+
+    def stop(self) -> float:
+        """End the lap, keep it and return its seconds."""
+        self.times.append(self._clock() - self._start)
+        return self.times[-1]
+
+    def _laps(self) -> list[float]:
+        if not self.times:
+            raise ValueError(
+                "this Timer has no lap yet: call stop() before asking for its average or sums."
+            )
+        return self.times
+
+    def avg(self) -> float:
+        """Return the mean lap in seconds.
+
+        Raises:
+            ValueError: no lap has ended yet.
+        """
+        return sum(self._laps()) / len(self.times)
+
+    def sum(self) -> float:
+        """Return the sum of the laps in seconds, 0 without any."""
+        return sum(self.times)
+
+    def cumsum(self) -> list[float]:
+        """Return the running sums of the laps in seconds."""
+        return np.cumsum(self.times).tolist()
+
+
+class Benchmark:
+    """Time a block and print it: `with Benchmark("eager"): ...` prints `eager: 0.1234 sec`.
+
+    A drop-in for the book's class. This one waits for every accelerator the process has used
+    before it starts and before it stops, prints also when the block raises (the error goes on),
+    and keeps the time. One such time says little about which of two snippets is faster: use
+    `compare` for that.
+
+    Attributes:
+        description: what is printed before the time.
+        elapsed_s: seconds the block took, None until it has ended.
+
+    >>> with Benchmark("nothing") as bench:  # doctest: +ELLIPSIS
+    ...     pass
+    nothing: 0.0... sec
+    """
+
+    def __init__(
+        self,
+        description: str = "Done",
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        synchronize: Callable[[], None] = synchronize,
+    ):
+        """Set up the benchmark.
+
+        Args:
+            description: printed before the time.
+            clock: returns seconds.
+            synchronize: waits for the devices in use.
+        """
+        self.description = description
+        self.elapsed_s: float | None = None
+        self._clock = clock
+        self._synchronize = synchronize
+
+    def __enter__(self) -> Benchmark:
+        self._synchronize()
+        self._start = self._clock()
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        try:
+            self._synchronize()
+        except Exception:
+            # A device that failed inside the block fails here again; the block's own error,
+            # where there is one, is the one to show.
+            if error is None:
+                raise
+        finally:
+            self.elapsed_s = self._clock() - self._start
+            # A closed standard output (a pipe that went away) must not cost the result.
+            try:
+                print(f"{self.description}: {self.elapsed_s:.4f} sec")
+            except (OSError, ValueError):
+                pass
+
+
+# --------------------------------------------------------------------- leaving things as they were
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Measure without traces: no collector meanwhile; threads, modes, random state put back."""
+    collecting = gc.isenabled()
+    threads = torch.get_num_threads()
+    grad = torch.is_grad_enabled()
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
+        torch.set_grad_enabled(grad)
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+        torch.set_rng_state(states[2])
+        if cuda is not None:
+            torch.cuda.set_rng_state_all(cuda)
+
+
+# ------------------------------------------------------------------------------- one function
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a phase of one function is laid out.
+
+    Attributes:
+        settle: calls that are not timed, to get used to following another function.
+        loops: calls in a sample.
+        samples: samples in a phase.
+        limit_s: a settling or a sample that takes longer ends the phase at once, in seconds.
+    """
+
+    settle: int
+    loops: int
+    samples: int
+    limit_s: float
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The constants of the method; the benchmark `verdicts.py` is how they were chosen.
+
+    Times in seconds. `sample_s` is longer on an accelerator, where each sample ends with a
+    synchronisation whose own cost must stay small beside it.
+    """
+
+    sample_s: float = 0.25e-3
+    device_sample_s: float = 2e-3
+    samples: int = 5
+    quantile: float = 0.25
+    warm_up_calls: int = 5
+    warm_up_most: int = 60
+    warm_up_s: float = 0.3
+    slow_s: float = 30e-3
+    most_loops: int = 1 << 22
+    void_factor: float = 3.0
+    limit_factor: float = 12.0
+    looks: tuple[int, ...] = (8, 12, 16, 24, 32, 48, 64, 96, 128)
+    least_half_width: float = 0.01
+    share_of_effect: float = 0.1
+
+
+RULES = Rules()
+
+
+class Subject:
+    """A function under the clock: the only place where a function is called and timed."""
+
+    def __init__(
+        self,
+        name: str,
+        fn: Callable[[], Any],
+        *,
+        clock: Callable[[], float],
+        wait: Callable[[], None] | None,
+        rules: Rules = RULES,
+    ):
+        self.name = name
+        self.first_calls_s: list[float] = []
+        self._fn = fn
+        self._clock = clock
+        self._given_wait = wait
+        self._wait = wait
+        self._rules = rules
+
+    def call(self) -> Any:
+        """Call once, note the time among the first calls, return the result."""
+        fn, clock = self._fn, self._clock
+        if self._wait is not None:
+            self._wait()
+        start = clock()
+        result = fn()
+        # The first call may be what sets an accelerator to work, so ask again after it.
+        if self._given_wait is None:
+            self._wait = synchronizer()
+        if self._wait is not None:
+            self._wait()
+        self.first_calls_s.append(clock() - start)
+        return result
+
+    @property
+    def on_device(self) -> bool:
+        """Whether samples end with a synchronisation."""
+        return self._wait is not None
+
+    def run(self, loops: int) -> float:
+        """Call `loops` times in a row and return the seconds they took together."""
+        fn, clock, wait = self._fn, self._clock, self._wait
+        calls = repeat(None, loops)
+        if wait is not None:
+            wait()
+            start = clock()
+            for _ in calls:
+                fn()
+            wait()
+        else:
+            start = clock()
+            for _ in calls:
+                fn()
+        return clock() - start
+
+    def warm_up(self) -> float:
+        """Call until the times have settled; return the estimated seconds of one call.
+
+        Settled: at least five calls, the last three within twice the fastest. A slow function
+        gets by with three calls. At most 60 calls or 0.3 s after the first.
+        """
+        rules, calls = self._rules, self.first_calls_s
+        if not calls:
+            self.call()
+        spent = 0.0
+        while len(calls) < rules.warm_up_most:
+            fastest = min(calls)
+            least = 3 if fastest > rules.slow_s else rules.warm_up_calls
+            if len(calls) >= least and (
+                max(calls[-3:]) <= 2 * fastest or spent >= rules.warm_up_s
+            ):
+                break
+            self.call()
+            spent += calls[-1]
+        return self._estimate()
+
+    def _estimate(self) -> float:
+        """Seconds of one call: the least of five short samples, long enough for the clock."""
+        guess = min(self.first_calls_s[1:] or self.first_calls_s)
+        target = self.sample_s
+        loops = self._loops(guess)
+        # A single call is timed with the overhead of the clock, and on some machines in its
+        # steps: take more calls until they really last as long as a sample should.
+        while True:
+            took = self.run(loops)
+            if took >= target / 2 or loops >= self._rules.most_loops:
+                break
+            loops = min(self._rules.most_loops, max(2 * loops, self._loops(took / loops)))
+        if took <= 0:
+            raise ClockTooCoarse(
+                f"{self.name!r} was called {loops} times and the clock did not move. "
+                "Put a loop inside the function, so that one call does more work."
+            )
+        more = 2 if took < 4 * target else 0
+        return min([took, *(self.run(loops) for _ in range(more))]) / loops
+
+    @property
+    def sample_s(self) -> float:
+        """How long a sample should last, in seconds."""
+        return self._rules.device_sample_s if self.on_device else self._rules.sample_s
+
+    def _loops(self, call_s: float) -> int:
+        """Calls that fill a sample."""
+        if call_s <= 0:
+            return self._rules.most_loops
+        return max(1, min(self._rules.most_loops, round(self.sample_s / call_s)))
+
+    def plan(self, call_s: float) -> Plan:
+        """Lay out a phase for calls of `call_s` seconds: fewer samples where each is long."""
+        rules = self._rules
+        loops = self._loops(call_s)
+        one = call_s * loops
+        if one > rules.slow_s:
+            settle, samples = 0, 1
+        elif one > 2e-3 and not self.on_device:
+            settle, samples = 1, 3
+        else:
+            settle, samples = loops, rules.samples
+        return Plan(settle, loops, samples, rules.limit_factor * one)
+
+    def phase(self, plan: Plan) -> list[float]:
+        """Run one phase; return its samples in seconds for one call, [] if it ran away."""
+        if plan.settle and self.run(plan.settle) > plan.limit_s * max(1, plan.settle / plan.loops):
+            return []
+        samples = []
+        for _ in range(plan.samples):
+            took = self.run(plan.loops)
+            samples.append(took / plan.loops)
+            if took > plan.limit_s:
+                return []
+        return samples
+
+
+def _phase_value(samples: list[float], quantile: float) -> float:
+    """The given quantile of a few samples, linear between order statistics."""
+    ordered = sorted(samples)
+    place = quantile * (len(ordered) - 1)
+    low = math.floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+
+
+def _check_callable(fn: Any, what: str) -> None:
+    if not callable(fn):
+        raise TypeError(
+            f"{what} must be a function that is called without arguments, but got "
+            f"{type(fn).__name__}. Wrap the work: lambda: net(x)."
+        )
+
+
+def _check_budget(budget_s: float | None) -> None:
+    if budget_s is not None and not budget_s > 0:
+        raise ValueError(f"budget_s is a time in seconds above 0, but got {budget_s!r}.")
+
+
+def measure(
+    fn: Callable[[], Any],
+    *,
+    name: str | None = None,
+    budget_s: float = 0.5,
+    confidence: float = 0.95,
+    clock: Callable[[], float] = time.perf_counter,
+    synchronize: Callable[[], None] | None = None,
+) -> Measurement:
+    """Time one function: first calls apart, then short samples until the median is known to 1 %.
+
+    To tell which of two functions is faster use `compare`: two measurements taken one after the
+    other meet different machines.
+
+    Args:
+        fn: called without arguments; what it returns is thrown away.
+        name: shown in results; the function's own name by default.
+        budget_s: seconds for the sampling after the warm-up. At least six phases are taken.
+        confidence: of the median's interval.
+        clock: returns seconds.
+        synchronize: waits for the devices that `fn` uses; found out by default.
+
+    Returns:
+        A `Measurement`, all times in seconds for one call.
+
+    Raises:
+        TypeError: `fn` cannot be called.
+        ValueError: a budget of 0 or less, or a confidence outside 0 to 1.
+        ClockTooCoarse: the clock did not move during millions of calls.
+        Exception: whatever `fn` raises.
+
+    >>> measure(lambda: sum(range(100)), name="sum", budget_s=0.01).median_s > 0
+    True
+    """
+    _check_callable(fn, "fn")
+    _check_budget(budget_s)
+    least = stats.min_pairs(confidence)
+    subject = Subject(name or _name_of(fn), fn, clock=clock, wait=synchronize)
+    samples: list[float] = []
+    values: list[float] = []
+    began = clock()
+    with _undisturbed():
+        call_s = subject.warm_up()
+        plan = subject.plan(call_s)
+        # A phase that runs away is a disturbance to compare(), but part of the spread here.
+        plan = Plan(plan.settle, plan.loops, plan.samples, math.inf)
+        sampling = clock()
+        while len(values) < 1024:
+            taken = subject.phase(plan)
+            samples += taken
+            values.append(stats.median(taken))
+            gc.collect(0)
+            if len(values) < least:
+                continue
+            low, high = stats.median_interval(values, confidence)
+            narrow = high - low <= 2 * RULES.least_half_width * stats.median(values)
+            if (narrow and len(values) >= RULES.looks[0]) or clock() - sampling >= budget_s:
+                break
+    return Measurement(
+        name=subject.name,
+        samples_s=samples,
+        first_calls_s=subject.first_calls_s,
+        loops=plan.loops,
+        phases_s=values,
+        confidence=confidence,
+        elapsed_s=clock() - began,
+        machine=describe_machine(),
+    )
+
+
+# --------------------------------------------------------------------------- several functions
+
+
+def _name_of(fn: Callable) -> str:
+    name = getattr(fn, "__name__", None) or type(fn).__name__
+    return "function" if name == "<lambda>" else name
+
+
+def _named(functions: Mapping[str, Callable] | Iterable[Callable]) -> dict[str, Callable]:
+    """Return name -> function, with clear complaints."""
+    if isinstance(functions, Mapping):
+        named = {str(name): fn for name, fn in functions.items()}
+        if len(named) != len(functions):
+            raise ValueError(f"two of the names read the same: {list(functions)}.")
+    elif callable(functions) or isinstance(functions, str) or not isinstance(functions, Iterable):
+        raise TypeError(
+            "compare takes a dictionary of functions, such as "
+            f'{{"eager": f, "scripted": g}}, but got {type(functions).__name__}.'
+        )
+    else:
+        functions = list(functions)
+        for place, fn in enumerate(functions):
+            _check_callable(fn, f"function number {place}")
+        named = {_name_of(fn): fn for fn in functions}
+        if len(named) != len(functions):
+            raise ValueError(
+                f"these functions share names: {[_name_of(fn) for fn in functions]}. "
+                'Give a dictionary, such as {"eager": f, "scripted": g}.'
+            )
+    if len(named) < 2:
+        raise ValueError(
+            f"compare needs at least two functions, but got {len(named)}: {list(named)}. "
+            "Use measure() for a single one."
+        )
+    for name, fn in named.items():
+        _check_callable(fn, f"{name!r}")
+    return named
+
+
+def results_equal(a: Any, b: Any) -> str:
+    """Return "" when two results agree to their precision, else what differs.
+
+    Tensors, arrays and numbers, also nested in lists, tuples and dictionaries, agree within the
+    tolerance that `torch.testing.assert_close` has for their dtype (the coarser of the two);
+    anything else must be equal.
+    """
+    try:
+        torch.testing.assert_close(
+            a, b, check_dtype=False, check_device=False, check_stride=False, equal_nan=True
+        )
+        return ""
+    except AssertionError as error:
+        return str(error).strip()
+    except (TypeError, ValueError):  # not made of tensors and numbers
+        try:
+            return "" if bool(a == b) else f"{_brief(a)} is not equal to {_brief(b)}"
+        except Exception as error:  # an == that does not give a truth value
+            return f"cannot tell whether {_brief(a)} equals {_brief(b)}: {error}"
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _check_results(results: dict[str, Any], baseline: str, check: bool | Callable) -> None:
+    """Complain about the first function whose result differs from the baseline's."""
+    for name, result in results.items():
+        if name == baseline:
+            continue
+        if callable(check):
+            wrong = "" if check(results[baseline], result) else "the given check returned False"
+        else:
+            wrong = results_equal(results[baseline], result)
+        if wrong:
+            raise ResultsDiffer(
+                f"{name!r} and {baseline!r} do not give the same result, so their times "
+                f"cannot be compared.\n{wrong}\n"
+                "Mend one of them; where a difference is meant (random numbers, say) "
+                "pass check=False, or check=a_function(a, b) that returns True when they agree."
+            )
+
+
+def _common_plans(subjects: list[Subject], calls_s: dict[str, float]) -> dict[str, Plan]:
+    """Plan all phases; functions of like speed get the very same layout.
+
+    A different number of calls is itself a difference between the sides: two copies of one
+    function were told apart by it.
+    """
+    fastest, slowest = min(calls_s.values()), max(calls_s.values())
+    shared = math.sqrt(fastest * slowest) if slowest <= 2 * fastest else None
+    on_device = any(subject.on_device for subject in subjects)
+    plans = {}
+    for subject in subjects:
+        call_s = shared or calls_s[subject.name]
+        owner = next((s for s in subjects if s.on_device), subject) if on_device else subject
+        plans[subject.name] = owner.plan(call_s)
+    return plans
+
+
+class _Rounds:
+    """Takes rounds of phases and keeps what they gave; knows nothing of statistics."""
+
+    def __init__(self, subjects, plans, calls_s, rng: random.Random, rules: Rules):
+        self.subjects = subjects
+        self.plans = plans
+        self.rng = rng
+        self.rules = rules
+        self.phases_s: dict[str, list[tuple[float, float]]] = {s.name: [] for s in subjects}
+        self.samples: dict[str, list[float]] = {s.name: [] for s in subjects}
+        self.void = 0
+        # What a phase is expected to give. It follows the machine: where a load has come to stay,
+        # its level becomes the plan, and rounds are not void for ever.
+        self._recent = {s.name: deque([calls_s[s.name]], maxlen=9) for s in subjects}
+
+    @property
+    def count(self) -> int:
+        return min(len(pairs) for pairs in self.phases_s.values())
+
+    def take(self) -> bool:
+        """Take one round; return whether it counts."""
+        order = self.rng.sample(self.subjects, len(self.subjects))
+        values: dict[str, list[float]] = {s.name: [] for s in self.subjects}
+        samples: dict[str, list[float]] = {s.name: [] for s in self.subjects}
+        good = True
+        try:
+            for subject in (*order, *reversed(order)):
+                name = subject.name
+                expected = stats.median(self._recent[name])
+                taken = subject.phase(self.plans[name])
+                samples[name] += taken
+                value = _phase_value(taken, self.rules.quantile) if taken else math.inf
+                values[name].append(value)
+                if math.isfinite(value):
+                    self._recent[name].append(value)
+                if not 0 < value <= self.rules.void_factor * expected:
+                    good = False
+                    # The rest of the round could not count any more.
+                    break
+        except BaseException:
+            # Samples of a round that an error cut off are still samples.
+            for name, taken in samples.items():
+                self.samples[name] += taken
+            raise
+        gc.collect(0)
+        if not good:
+            self.void += 1
+            return False
+        for name, (first, second) in values.items():
+            self.phases_s[name].append((first, second))
+            self.samples[name] += samples[name]
+        return True
+
+    def narrow(self, baseline: str, confidence: float) -> bool:
+        """Whether every interval against the baseline is as narrow as it need be."""
+        from d2lperf.results import log_ratios
+
+        for name, phases in self.phases_s.items():
+            if name == baseline:
+                continue
+            logs = log_ratios(phases, self.phases_s[baseline])
+            low, high = stats.signed_rank_interval(logs, confidence)
+            effect = abs(stats.hodges_lehmann(logs))
+            target = max(self.rules.least_half_width, self.rules.share_of_effect * effect)
+            if not (high - low) / 2 <= target:
+                return False
+        return True
+
+
+def compare(
+    functions: Mapping[str, Callable[[], Any]] | Iterable[Callable[[], Any]],
+    *,
+    baseline: str | None = None,
+    check: bool | Callable[[Any, Any], bool] = True,
+    budget_s: float | None = None,
+    isolated: bool = False,
+    margin: float = 0.01,
+    confidence: float = 0.95,
+    seed: int | None = None,
+    progress: bool | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+    cpu_clock: Callable[[], float] | None = None,
+    synchronize: Callable[[], None] | None = None,
+) -> Comparison:
+    """Tell which of several functions is faster and by how much, with an interval.
+
+    Args:
+        functions: name -> function called without arguments (or a list of functions).
+        baseline: the name that the others are held against; the first by default.
+        check: compare the results first; False to leave that out, or a function of two results
+            that returns True when they agree.
+        budget_s: seconds for everything, warm-up included. By default half a second for each
+            function, and more for slow ones (up to 10 s) so that an interval comes out.
+        isolated: run each function in a process of its own; for functions whose thread pools
+            disturb each other. Takes seconds more.
+        margin: a difference smaller than this fraction is never called one.
+        confidence: that all the intervals against the baseline hold together.
+        seed: of the random orders; drawn anew by default.
+        progress: show a progress bar; by default only for budgets above five seconds.
+        clock: returns seconds.
+        cpu_clock: returns seconds of processor time of this process, all threads.
+        synchronize: waits for the devices that the functions use; found out by default.
+
+    Returns:
+        A `Comparison`.
+
+    Raises:
+        TypeError: something that cannot be called.
+        ValueError: fewer than two functions, an unknown baseline, a bad number.
+        ResultsDiffer: the functions do not give the same result.
+        ClockTooCoarse: the clock did not move during millions of calls.
+        Exception: whatever a function raises, with what was measured until then as its
+            attribute `partial` (a `Comparison`).
+
+    >>> table = compare({"sum": lambda: sum(range(50)), "more": lambda: sum(range(500)) - 123525},
+    ...                 check=lambda a, b: a == b, budget_s=0.2)
+    >>> table["more"].verdict
+    'slower'
+    """
+    named = _named(functions)
+    baseline = next(iter(named)) if baseline is None else baseline
+    if baseline not in named:
+        raise ValueError(
+            f"the baseline {baseline!r} is not among the functions {list(named)}."
+        )
+    if not 0 <= margin < 1:
+        raise ValueError(f"margin is a fraction such as 0.01 for 1 %, but got {margin!r}.")
+    _check_budget(budget_s)
+    each = stats.simultaneous_confidence(confidence, len(named) - 1)
+    rules = RULES
+    if isolated:
+        from d2lperf.isolate import isolated_subjects
+
+        opened = isolated_subjects(named)
+    else:
+        opened = _local_subjects(named, clock, synchronize)
+    with opened as subjects:
+        run = _Run(
+            subjects=subjects,
+            baseline=baseline,
+            confidence=confidence,
+            each=each,
+            margin=margin,
+            isolated=isolated,
+            clock=clock,
+            cpu_clock=cpu_clock or time.process_time,
+            rng=random.Random(seed),
+            rules=rules,
+        )
+        try:
+            with _undisturbed():
+                run.check(check)
+                run.sample(budget_s, progress)
+        except BaseException as error:
+            _attach(error, run)
+            raise
+        return run.comparison()
+
+
+def _attach(error: BaseException, run: _Run) -> None:
+    """Keep what was measured on the error itself, so that nothing is lost."""
+    try:
+        error.partial = run.comparison(partial=True)
+        if sys.version_info >= (3, 11):
+            error.add_note(
+                f"compare() stopped at {run.stage}; the {run.rounds_taken} rounds measured until "
+                "then are in this error's attribute `partial` (in a notebook: "
+                "sys.last_value.partial)."
+            )
+    except Exception:  # an error that takes no attributes: it still must come through
+        pass
+
+
+@contextmanager
+def _local_subjects(named, clock, wait) -> Iterator[list[Subject]]:
+    yield [Subject(name, fn, clock=clock, wait=wait) for name, fn in named.items()]
+
+
+class _Run:
+    """One comparison in progress: its stages in order, and the result at any moment."""
+
+    def __init__(
+        self, *, subjects, baseline, confidence, each, margin, isolated, clock, cpu_clock, rng,
+        rules,
+    ):
+        self.subjects = subjects
+        self.baseline = baseline
+        self.confidence = confidence
+        self.each = each
+        self.margin = margin
+        self.isolated = isolated
+        self.clock = clock
+        self.cpu_clock = cpu_clock
+        self.rng = rng
+        self.rules = rules
+        self.began = clock()
+        self.stage = "the first calls"
+        self.rounds: _Rounds | None = None
+        self.refusal = ""
+        self.notes: list[str] = []
+
+    @property
+    def rounds_taken(self) -> int:
+        return self.rounds.count if self.rounds else 0
+
+    def check(self, check: bool | Callable) -> None:
+        """Call each function once; unless told otherwise compare what they return."""
+        results = {}
+        for subject in self.subjects:
+            self.stage = f"the first call of {subject.name!r}"
+            results[subject.name] = subject.call()
+        if check is not False:
+            self.stage = "the check of the results"
+            _check_results(results, self.baseline, check)
+
+    def sample(self, budget_s: float | None, progress: bool | None) -> None:
+        """Warm up, take rounds until the intervals are narrow or the budget ends."""
+        calls_s = {}
+        for subject in self.subjects:
+            self.stage = f"the warm-up of {subject.name!r}"
+            calls_s[subject.name] = subject.warm_up()
+        plans = _common_plans(self.subjects, calls_s)
+        self.rounds = _Rounds(self.subjects, plans, calls_s, self.rng, self.rules)
+        ends, least = self._deadline(budget_s, plans, calls_s)
+        self.stage = "the rounds"
+        cpu, wall = self.cpu_clock(), self.clock()
+        with _progress(progress, ends - wall) as show:
+            self._take_rounds(ends, least, show)
+        cpu, wall = self.cpu_clock() - cpu, self.clock() - wall
+        # More processor time than wall time: thread pools are at work, and may be in each
+        # other's way. Functions on one thread cannot be.
+        if not self.isolated and wall > 0 and cpu > 1.1 * wall:
+            self.stage = "the check for thread pools that disturb each other"
+            self.refusal = self._find_interference(plans)
+
+    def _deadline(self, budget_s, plans, calls_s) -> tuple[float, int]:
+        """When sampling must end, and the rounds that are taken even past it."""
+        least = stats.min_pairs(self.each)
+        if budget_s is not None:
+            return self.began + budget_s, 0
+        budget_s = 0.45 * len(self.subjects)
+        first = sum(s.first_calls_s[0] for s in self.subjects)
+        round_s = sum(
+            2 * calls_s[name] * (plan.settle + plan.samples * plan.loops)
+            for name, plan in plans.items()
+        )
+        # The very first calls may compile for seconds; the sampling gets its time all the same.
+        budget_s = max(budget_s + first, self.clock() - self.began + 0.2 * len(self.subjects))
+        if 1.5 * least * round_s > budget_s:
+            wanted = min(10.0, 1.5 * least * round_s)
+            if wanted > budget_s:
+                budget_s = self.clock() - self.began + wanted
+        return self.began + budget_s, 0
+
+    def _take_rounds(self, ends: float, least: int, show: Callable[[int], None]) -> None:
+        rounds, looks = self.rounds, self.rules.looks
+        start = stats.min_pairs(self.each)
+        looks = sorted({max(look, start) for look in looks})
+        while True:
+            rounds.take()
+            n = rounds.count
+            show(n)
+            if n in looks and rounds.narrow(self.baseline, self.each):
+                return
+            if n >= looks[-1]:
+                return
+            if self.clock() >= ends and n + rounds.void >= least:
+                return
+
+    def _find_interference(self, plans: dict[str, Plan]) -> str:
+        """Why no verdict can be given, or "" where each runs alone as it runs in turns.
+
+        Each function is run alone for a while. One that then needs much less time than in turns
+        was held up by the others; to tell that from a load that has just ended, it is put in
+        turns once more.
+        """
+        for subject in self.subjects:
+            name = subject.name
+            turns = [min(pair) for pair in self.rounds.phases_s[name]]
+            if len(turns) < 4:
+                continue
+            typical = stats.quartiles(turns)[0]
+            alone = self._alone(subject, plans[name])
+            if typical < 1.3 * alone:
+                continue
+            before = self.rounds.count
+            for _ in range(4):
+                self.rounds.take()
+            again = [min(pair) for pair in self.rounds.phases_s[name][before:]]
+            if again and stats.quartiles(again)[0] < 1.3 * alone:
+                continue
+            others = " and ".join(repr(s.name) for s in self.subjects if s is not subject)
+            return (
+                f"{name!r} takes {typical / alone:.1f} times as long in turns with {others} as "
+                "alone: they disturb each other (thread pools, most likely). "
+                "Use isolated=True, which gives each a process of its own"
+            )
+        return ""
+
+    def _alone(self, subject: Subject, plan: Plan) -> float:
+        """Seconds of one call when nothing else runs between: lower quartile of late phases."""
+        values = []
+        ends = self.clock() + 0.12
+        while len(values) < 4 or (self.clock() < ends and len(values) < 400):
+            taken = subject.phase(Plan(plan.settle, plan.loops, plan.samples, math.inf))
+            values.append(_phase_value(taken, self.rules.quantile))
+            if self.clock() >= ends + 2:
+                break
+        # The early phases may still suffer from what ran before.
+        return stats.quartiles(values[len(values) // 2 :])[0]
+
+    def comparison(self, partial: bool = False) -> Comparison:
+        """The result as it stands."""
+        rounds = self.rounds
+        names = [s.name for s in self.subjects]
+        refusal = self.refusal
+        if partial:
+            refusal = f"the comparison was cut off at {self.stage}"
+        return Comparison(
+            names=names,
+            baseline=self.baseline,
+            phases_s=rounds.phases_s if rounds else {name: [] for name in names},
+            samples=rounds.samples if rounds else {name: [] for name in names},
+            first_calls_s={s.name: list(s.first_calls_s) for s in self.subjects},
+            loops={name: plan.loops for name, plan in rounds.plans.items()} if rounds else {},
+            void=rounds.void if rounds else 0,
+            elapsed_s=self.clock() - self.began,
+            confidence=self.confidence,
+            margin=self.margin,
+            isolated=self.isolated,
+            refusal=refusal,
+            notes=self.notes,
+            machine=None if partial else describe_machine(),
+        )
+
+
+@contextmanager
+def _progress(wanted: bool | None, seconds: float) -> Iterator[Callable[[int], None]]:
+    """A progress bar over the rounds for long comparisons; nothing for short ones."""
+    if wanted is False or (wanted is None and seconds <= 5):
+        yield lambda n: None
+        return
+    from tqdm.auto import tqdm
+
+    with tqdm(total=RULES.looks[-1], unit="round", leave=False) as bar:
+        yield lambda n: bar.update(n - bar.n)
