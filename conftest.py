@@ -1,4 +1,4 @@
-"""What every pytest run needs, from whichever folder it is started: notebooks run strictly by nbval."""
+"""What every pytest run needs, from whichever folder it starts: nbval runs notebooks strictly."""
 
 import os
 from pathlib import Path
