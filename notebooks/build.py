@@ -1,4 +1,4 @@
-"""Stamp, execute and normalise the notebooks: python notebooks/build.py [NN ...] [--stamp | --check].
+"""Stamp, execute and normalise notebooks: `python notebooks/build.py [NN ...] [--stamp|--check]`.
 
 Each notebook is executed from top to bottom in a fresh kernel of the running interpreter, as the
 tests will do it, and written back in one form, so that a second run differs only in what was
