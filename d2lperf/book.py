@@ -20,7 +20,7 @@ import warnings
 from types import ModuleType
 from typing import Any
 
-__all__ = ["NAMES", "BookImportError", "BookNotInstalled", "load"]
+__all__ = ["NAMES", "BookImportError", "BookNotInstalled", "installed", "load"]
 
 INSTALL = "pip install --no-deps d2l==1.0.3"
 """The command that installs the book's library. Without ``--no-deps`` pip would
@@ -114,6 +114,11 @@ def load() -> ModuleType:
                 _import_torchvision()
                 _book = _import("d2l.torch")
         return _book
+
+
+def installed() -> bool:
+    """Whether d2l and what it imports can be found; imports none of it."""
+    return all(map(_installed, ("d2l", *_REQUIREMENTS)))
 
 
 def _installed(package: str) -> bool:

@@ -57,7 +57,7 @@ class Digits(NamedTuple):
 def digits(*, test_fraction: float = 0.2, seed: int = 0) -> Digits:
     """The 1797 handwritten digits that come with scikit-learn: no network, no files written.
 
-    Arguments:
+    Args:
         test_fraction: share of the images kept for testing, between 0 and 1 (both excluded).
         seed: of the shuffle before the split; the same seed gives the same split anywhere.
 
@@ -149,7 +149,7 @@ def load_data_digits(
 ) -> tuple[Any, Any]:
     """Loaders over the digits: a stand-in for `load_data_fashion_mnist` without a network.
 
-    Arguments:
+    Args:
         batch_size: images a batch; the last batch may be smaller.
         resize: side in pixels, or (height, width); ``resize=28`` gives images of the shape
             that Fashion-MNIST has. None keeps 8 by 8.
@@ -176,7 +176,7 @@ def load_data_fashion_mnist(
     Other than the book's, it needs no torchvision and no worker processes: the images stay
     in memory as bytes (55 MB) and are converted a batch at a time.
 
-    Arguments:
+    Args:
         batch_size: images a batch; the last batch may be smaller.
         resize: side in pixels, or (height, width); None keeps 28 by 28.
         root: folder of the four files. By default ``$D2LPERF_DATA``, or else d2lperf's folder in
@@ -323,7 +323,7 @@ def split_batch(
     Where the rows cannot be shared out evenly, the first devices get one more each (the book's
     leaves the last devices without work instead). Gradients flow back through the cut.
 
-    Arguments:
+    Args:
         X: features, shape (batch, ...).
         y: labels, shape (batch, ...).
         devices: at least one, at most one for each row.

@@ -76,7 +76,7 @@ def plot(
     device, draws every line even where there are more of them than formats, and leaves the
     default size of figures alone.
 
-    Arguments:
+    Args:
         X: what goes along x: one sequence for all lines, or one for each. Without ``Y`` these
             are the values, drawn over 0, 1, 2, ...
         Y: the values: a sequence (one line), or a sequence of sequences.
@@ -172,7 +172,7 @@ def distributions(
     (from quartile to quartile), its tick is the median, written at the right. The axis is
     logarithmic if the largest time is more than eight times the smallest.
 
-    Arguments:
+    Args:
         samples: times in seconds by name, or a sequence of such sequences.
         labels: names for the rows, instead of the keys of ``samples``.
         unit: "s", "ms", "µs" or "ns"; by default the one that suits the medians.
@@ -235,7 +235,7 @@ def intervals(
     An interval that lies wholly below the margin is green, one wholly above it vermillion,
     any other grey.
 
-    Arguments:
+    Args:
         estimates, lows, highs: ratios and the ends of their intervals; NaN for a row where
             nothing is known.
         labels: names for the rows.
@@ -430,7 +430,7 @@ def graph(
     leads to them) are grey, results (nothing follows) green, highlighted nodes orange, all
     others blue.
 
-    Arguments:
+    Args:
         nodes: names, in the order in which they are put from top to bottom where the edges
             leave it open.
         edges: pairs (from, to), or triples (from, to, text beside the arrow).

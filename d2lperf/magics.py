@@ -1,0 +1,196 @@
+"""Measuring in Jupyter: ``%load_ext d2lperf`` brings ``%%benchmark`` and ``%compare``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.core.magic import Magics, cell_magic, line_cell_magic, magics_class, no_var_expand
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+
+from d2lperf.benchmark import Benchmark, compare
+
+__all__ = ["D2lperfMagics", "contenders"]
+
+# What %compare takes before the expressions: one option with its value, or one without.
+_OPTION = re.compile(
+    r"""\s*(?: --(?:budget|margin|seed) (?:=|\s+) \S+
+             | --baseline (?:=|\s+) (?: "[^"]*" | '[^']*' | \S+ )
+             | --(?:no-check|isolated) ) (?=\s|$)""",
+    re.VERBOSE,
+)
+
+
+def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], Any]]:
+    """Make functions of expressions: ``a(); b()``, or one a line.
+
+    Each is compiled once, and looks its names up in ``namespace`` when it is called. It is
+    called after its own text, unless it is given a name and a colon: ``fast: f(x)``.
+
+    Args:
+        code: Python expressions, separated by ``;`` or by line breaks.
+        namespace: where their names are looked up.
+
+    Returns:
+        Name -> function without arguments, in the order of the code.
+
+    Raises:
+        IPython.core.error.UsageError: no Python, a statement that is no expression, fewer
+            than two expressions, or a name given twice.
+
+    >>> functions = contenders("x + 1; twice: 2 * x", {"x": 3})
+    >>> {name: function() for name, function in functions.items()}
+    {'x + 1': 4, 'twice': 6}
+    """
+    code = code.strip()
+    try:
+        body = ast.parse(code).body
+    except SyntaxError as error:
+        where = f", line {error.lineno}" if "\n" in code else ""
+        text = (error.text or code).strip()
+        raise UsageError(f"%compare: this is not Python{where}: {text} ({error.msg})") from None
+    functions: dict[str, Callable[[], Any]] = {}
+    for node in body:
+        expression = getattr(node, "value", None)
+        name = ast.get_source_segment(code, node) or ""
+        if isinstance(node, ast.AnnAssign) and node.value is None and node.simple:
+            expression, name = node.annotation, ast.unparse(node.target)
+        elif not isinstance(node, ast.Expr):
+            raise UsageError(
+                f"%compare: {name!r} is a statement; only expressions can be compared, such as "
+                "the call of a function that does it"
+            )
+        name = _free(" ".join(name.split()), functions, given=not isinstance(node, ast.Expr))
+        body = ast.Lambda(ast.parse("lambda: 0", mode="eval").body.args, expression)
+        tree = ast.fix_missing_locations(ast.Expression(ast.copy_location(body, expression)))
+        functions[name] = eval(compile(tree, f"<%compare {name}>", "eval"), namespace)
+    if len(functions) < 2:
+        found = f"only {next(iter(functions))!r}" if functions else "none"
+        raise UsageError(
+            f"%compare needs two expressions or more, but found {found}. Write for example: "
+            "%compare first() ; second()"
+        )
+    return functions
+
+
+def _free(name: str, taken: dict[str, Any], *, given: bool) -> str:
+    """The name itself, or with a number where the same expression is compared with itself."""
+    if name not in taken:
+        return name
+    if given:
+        raise UsageError(f"%compare: the name {name!r} is given twice")
+    return next(n for i in range(2, len(taken) + 3) if (n := f"{name} ({i})") not in taken)
+
+
+@magics_class
+class D2lperfMagics(Magics):
+    """The magics of d2lperf.
+
+    Args:
+        shell: IPython's shell.
+        compare: what measures; for tests.
+        benchmark: what times a block; for tests.
+    """
+
+    def __init__(
+        self,
+        shell: InteractiveShell | None = None,
+        *,
+        compare: Callable[..., Any] = compare,
+        benchmark: Callable[[str], Any] = Benchmark,
+    ):
+        super().__init__(shell)
+        self._compare = compare
+        self._benchmark = benchmark
+
+    @cell_magic
+    def benchmark(self, line: str, cell: str) -> Any:
+        """Run the cell and print how long it took: ``%%benchmark [description]``.
+
+        The cell runs as it would without this line: what it assigns stays, what it prints and
+        raises is shown, and its last expression is its result.
+        """
+        shell = self.shell
+        source = shell.transform_cell(cell)
+        filename = shell.compile.cache(source)
+        tree = shell.transform_ast(shell.compile.ast_parse(source, filename=filename))
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            last = shell.compile(ast.Expression(tree.body.pop().value), filename, "eval")
+        first = shell.compile(tree, filename, "exec")
+        with self._benchmark(line.strip() or "Done"):
+            exec(first, shell.user_global_ns, shell.user_ns)
+            return eval(last, shell.user_global_ns, shell.user_ns) if last is not None else None
+
+    @no_var_expand
+    @magic_arguments()
+    @argument("--budget", type=float, metavar="SECONDS", help="time for everything")
+    @argument("--baseline", metavar="NAME", help="name, or number, of the one to hold against")
+    @argument("--margin", type=float, default=0.01, help="a smaller difference is never called one")
+    @argument("--seed", type=int, help="of the random orders")
+    @argument("--no-check", action="store_true", help="do not compare the results first")
+    @argument("--isolated", action="store_true", help="a process of its own for each")
+    @argument("expressions", nargs="*", help="separated by ; (with %%%%compare: or by lines)")
+    @line_cell_magic
+    def compare(self, line: str, cell: str | None = None) -> Any:
+        """Tell which expression is faster: ``%compare a() ; b()``.
+
+        The results are compared first, unless told not to. As ``%%compare`` it takes one
+        expression a line. ``name: expression`` gives an expression a shorter name. Gives
+        back the Comparison.
+        """
+        options, end = [], 0
+        while match := _OPTION.match(line, end):
+            options.append(match.group())
+            end = match.end()
+        rest = line[end:].strip()
+        if (
+            re.match(r"--?[a-zA-Z][\w-]*(?=\s|=|$)", rest)
+            and cell is not None
+            or (re.match(r"--[a-zA-Z]", rest))
+        ):
+            raise UsageError(
+                f"%compare: cannot read {rest.split(';')[0].strip()!r}. The options are --budget "
+                "SECONDS, --baseline NAME, --margin M, --seed N, --no-check and --isolated."
+            )
+        args = parse_argstring(self.compare, "".join(options))
+        code = f"{rest}\n{cell}" if cell is not None else rest
+        functions = contenders(code, self.shell.user_ns)
+        return self._compare(
+            functions,
+            baseline=_baseline(args.baseline, list(functions)),
+            check=not args.no_check,
+            budget_s=args.budget,
+            isolated=args.isolated,
+            margin=args.margin,
+            seed=args.seed,
+        )
+
+
+def _baseline(wanted: str | None, names: list[str]) -> str | None:
+    if wanted is None:
+        return None
+    wanted = wanted.strip("\"'")
+    if wanted in names:
+        return wanted
+    if wanted.isdigit() and 1 <= int(wanted) <= len(names):
+        return names[int(wanted) - 1]
+    raise UsageError(
+        f"%compare: --baseline {wanted} is none of {', '.join(map(repr, names))}, nor a number "
+        f"from 1 to {len(names)}"
+    )
+
+
+def load_ipython_extension(ipython: InteractiveShell) -> None:
+    """Add the magics to the shell."""
+    ipython.register_magics(D2lperfMagics)
+
+
+def unload_ipython_extension(ipython: InteractiveShell) -> None:
+    """Take the magics away again."""
+    for kind, name in (("cell", "benchmark"), ("cell", "compare"), ("line", "compare")):
+        ipython.magics_manager.magics[kind].pop(name, None)
