@@ -1,0 +1,242 @@
+"""Checked exercises: what a checker is made of. The checkers stand in one module a notebook.
+
+A notebook imports its module and ends a cell with a call that shows a `Feedback`:
+
+    from d2lperf.exercises import nb01
+    nb01.check_ratio(my_ratio)
+
+A checker never raises because of the learner's code and never depends on how fast this machine is.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import linecache
+import os
+import sysconfig
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Feedback", "call_text", "checker", "failed", "not_attempted", "passed", "show"]
+
+# Okabe and Ito's colours, told apart by everybody; the word and the sign say it too.
+_SIGNS = {
+    "not attempted": ("\N{WHITE CIRCLE}", "#767676"),
+    "passed": ("\N{CHECK MARK}", "#009e73"),
+    "failed": ("\N{MULTIPLICATION SIGN}", "#d55e00"),
+}
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What a checker found.
+
+    Args:
+        status: "not attempted", "passed" or "failed".
+        message: one or two sentences for the learner.
+
+    Raises:
+        ValueError: the status is another word, or a failure has no reason.
+
+    Example:
+        >>> print(Feedback("passed", "Every quartile is right."))
+        ✓ passed: Every quartile is right.
+    """
+
+    status: str
+    message: str = ""
+
+    def __post_init__(self):
+        if self.status not in _SIGNS:
+            raise ValueError(f"status must be one of {', '.join(_SIGNS)}; got {self.status!r}")
+        if self.status == "failed" and not self.message.strip():
+            raise ValueError("a failed exercise must say why: give a reason")
+
+    def __str__(self) -> str:
+        sign, _ = _SIGNS[self.status]
+        return f"{sign} {self.status}: {self.message}" if self.message else f"{sign} {self.status}"
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        sign, colour = _SIGNS[self.status]
+        message = html.escape(self.message).replace("\n", "<br>")
+        return (
+            f'<div style="border-left: 4px solid {colour}; padding: 0.2em 0.8em">'
+            f'<strong style="color: {colour}">{sign} {self.status}</strong>'
+            f"{'<br>' if message else ''}{message}</div>"
+        )
+
+
+def not_attempted(
+    message: str = "Replace the stub above, run its cell, then run this one.",
+) -> Feedback:
+    """Feedback for a stub that is as it was.
+
+    Args:
+        message: what to do next.
+
+    Returns:
+        Feedback with the status "not attempted".
+    """
+    return Feedback("not attempted", message)
+
+
+def passed(message: str = "") -> Feedback:
+    """Feedback for an answer that is right.
+
+    Args:
+        message: what the learner may take along.
+
+    Returns:
+        Feedback with the status "passed".
+    """
+    return Feedback("passed", message)
+
+
+def failed(reason: str) -> Feedback:
+    """Feedback for an answer that is not right.
+
+    Args:
+        reason: what was expected, what was found; not the answer itself.
+
+    Returns:
+        Feedback with the status "failed".
+
+    Raises:
+        ValueError: the reason is empty.
+    """
+    return Feedback("failed", reason)
+
+
+def checker(check: Callable[..., Feedback]) -> Callable[..., Feedback]:
+    """Decorator: make a function that inspects an answer safe to call on any answer.
+
+    An argument that is still None, or code that still raises NotImplementedError, has not been
+    attempted; any other exception (an AssertionError's text as it stands) is a failure that tells
+    the learner what was raised and where.
+
+    Args:
+        check: function of the learner's values or functions that returns a `Feedback`.
+
+    Returns:
+        A function of the same arguments, marked with the attribute `is_checker`.
+
+    Raises:
+        TypeError: when called, if `check` returned something else than a `Feedback`: the
+            checker is wrong then, not the learner.
+
+    Example:
+        >>> @checker
+        ... def check_total(total):
+        ...     return passed() if total == 6 else failed(f"1 + 2 + 3 is not {show(total)}")
+        >>> check_total(7)
+        × failed: 1 + 2 + 3 is not 7
+        >>> check_total(None).status
+        'not attempted'
+    """
+
+    @functools.wraps(check)
+    def checked(*args: Any, **kwargs: Any) -> Feedback:
+        if any(value is None for value in (*args, *kwargs.values())):
+            return not_attempted()
+        try:
+            feedback = check(*args, **kwargs)
+        except NotImplementedError as error:
+            # A stub's own; torch raises it too, for an operator that a device lacks.
+            place = _learners_line(error, check)
+            if place is None or place[1].startswith("raise NotImplementedError"):
+                return not_attempted()
+            return failed(_told(error, check))
+        except Exception as error:
+            return failed(_told(error, check))
+        if not isinstance(feedback, Feedback):
+            raise TypeError(
+                f"{check.__name__} must return passed(), failed(reason) or not_attempted(); "
+                f"it returned {type(feedback).__name__}"
+            )
+        return feedback
+
+    checked.is_checker = True
+    return checked
+
+
+def show(value: Any, limit: int = 60) -> str:
+    """A value in few words, to name what a learner handed in.
+
+    Args:
+        value: anything; of arrays and tensors the shape and dtype are told, not the content.
+        limit: longest text, in characters.
+
+    Returns:
+        One line of text.
+
+    Example:
+        >>> show([0.1, 0.25])
+        '[0.1, 0.25]'
+        >>> show(list(range(100)), limit=20)
+        '[0, 1, 2, 3, 4, 5...'
+        >>> show(len)
+        'the function len'
+    """
+    if callable(value) and hasattr(value, "__name__"):
+        return f"the {'class' if isinstance(value, type) else 'function'} {value.__name__}"
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape is not None and dtype is not None and len(shape) > 0:
+        return f"{type(value).__name__} of shape {tuple(shape)} and dtype {dtype}"
+    try:
+        text = " ".join(repr(value).split())
+    except Exception as error:  # a learner's own class may have a broken repr
+        text = f"a {type(value).__name__} whose repr raises {type(error).__name__}"
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def call_text(function: Callable, *args: Any, **kwargs: Any) -> str:
+    """A call as it would be written, to tell a learner which one went wrong.
+
+    Args:
+        function: the learner's function.
+        args: positional arguments.
+        kwargs: keyword arguments.
+
+    Returns:
+        One line of text.
+
+    Example:
+        >>> call_text(max, [3, 1], default=0)
+        'max([3, 1], default=0)'
+    """
+    inside = [show(a) for a in args] + [f"{name}={show(a)}" for name, a in kwargs.items()]
+    return f"{getattr(function, '__name__', type(function).__name__)}({', '.join(inside)})"
+
+
+def _told(error: Exception, check: Callable) -> str:
+    """One sentence on what the learner's code, or the checker on its result, raised."""
+    text = str(error).strip()
+    if isinstance(error, AssertionError) and text:
+        return text.splitlines()[0]
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    place = _learners_line(error, check)
+    if place is None:
+        return f"Your answer could not be used as the task asks; trying it raised {what}"
+    number, source = place
+    return f"Your code raised {what} (line {number}{f': {source}' if source else ''})"
+
+
+def _learners_line(error: Exception, check: Callable) -> tuple[int, str] | None:
+    """Number and text of the innermost line outside the checker and all that is installed."""
+    paths = sysconfig.get_paths()
+    foreign = [paths["stdlib"], paths["purelib"], paths["platlib"]]
+    foreign.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    foreign = tuple(os.path.abspath(path) + os.sep for path in foreign)
+    for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
+        name = frame.f_code.co_filename
+        if name == check.__code__.co_filename or name.startswith("<frozen"):
+            continue
+        if os.path.abspath(name).startswith(foreign):
+            continue
+        return number, linecache.getline(name, number).strip()
+    return None

@@ -1,0 +1,155 @@
+"""d2lperf.exercises: what checkers are made of."""
+
+import linecache
+
+import numpy as np
+import pytest
+import torch
+
+from d2lperf.exercises import Feedback, call_text, checker, failed, not_attempted, passed, show
+
+
+@checker
+def check_double(double, of=3):
+    got = double(of)
+    if got != 2 * of:
+        return failed(f"{call_text(double, of)} gave {show(got)}")
+    return passed("Twice is right.")
+
+
+def learner(source, name="double"):
+    """The function that a cell with this source defines, its lines known as in a notebook."""
+    file = f"<cell {abs(hash(source))}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    namespace = {}
+    exec(compile(source, file, "exec"), namespace)
+    return namespace[name]
+
+
+def test_right_answer():
+    feedback = check_double(lambda x: x + x)
+    assert feedback == passed("Twice is right.")
+    assert str(feedback) == repr(feedback) == "✓ passed: Twice is right."
+
+
+def test_wrong_answer_names_the_call():
+    feedback = check_double(learner("def double(x):\n    return x"))
+    assert feedback == failed("double(3) gave 3")
+
+
+def test_none_is_not_attempted():
+    assert check_double(None).status == "not attempted"
+    assert check_double(lambda x: 0, of=None).status == "not attempted"
+
+
+def test_stub_is_not_attempted():
+    stub = learner('def double(x):\n    raise NotImplementedError("your code here")')
+    assert check_double(stub) == not_attempted()
+
+
+def test_not_implemented_further_down_is_a_failure():
+    feedback = check_double(
+        learner("def double(x):\n    return inner(x)\nclass T:\n    pass\n"
+                "def inner(x):\n    error = NotImplementedError('no kernel for this device')\n"
+                "    raise error")
+    )  # fmt: skip
+    assert feedback.status == "failed"
+    assert "no kernel for this device" in feedback.message
+
+
+def test_exception_is_told_with_its_line():
+    feedback = check_double(learner("def double(x):\n    y = x - 3\n    return x / y"))
+    assert feedback.status == "failed"
+    assert feedback.message == (
+        "Your code raised ZeroDivisionError: division by zero (line 3: return x / y)"
+    )
+
+
+def test_exception_inside_a_library_names_the_learners_line():
+    source = "import json\ndef double(x):\n    return json.loads('{')"
+    feedback = check_double(learner(source))
+    assert "JSONDecodeError" in feedback.message
+    assert "line 3: return json.loads('{')" in feedback.message
+
+
+def test_answer_of_the_wrong_kind():
+    feedback = check_double(17)
+    assert feedback.status == "failed"
+    assert "could not be used as the task asks" in feedback.message
+    assert "not callable" in feedback.message
+
+
+def test_assertion_is_the_reason():
+    @checker
+    def check(x):
+        assert x > 0, "x must be positive"
+        return passed()
+
+    assert check(-1) == failed("x must be positive")
+
+
+def test_interrupt_goes_through():
+    def interrupted(x):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        check_double(interrupted)
+
+
+def test_checker_that_returns_something_else_is_a_mistake_of_ours():
+    @checker
+    def check(x):
+        return x > 0
+
+    with pytest.raises(TypeError, match=r"check must return passed\(\).*it returned bool"):
+        check(1)
+
+
+def test_tensors_are_compared_without_truth_value():
+    @checker
+    def check(x):
+        return passed() if x.sum() == 3 else failed("no")
+
+    assert check(torch.ones(3)).status == "passed"
+    assert check(np.ones(2)).status == "failed"
+
+
+def test_checker_keeps_name_and_doc():
+    assert check_double.__name__ == "check_double"
+    assert check_double.is_checker
+
+
+def test_feedback_refuses_other_words_and_empty_reasons():
+    with pytest.raises(ValueError, match="one of not attempted, passed, failed; got 'ok'"):
+        Feedback("ok")
+    with pytest.raises(ValueError, match="must say why"):
+        failed("  ")
+
+
+def test_html_says_the_status_in_words_and_escapes():
+    text = failed("x < 3 & y")._repr_html_()
+    assert "failed" in text
+    assert "x &lt; 3 &amp; y" in text
+
+
+@pytest.mark.parametrize(
+    "value, text",
+    [
+        (3.5, "3.5"),
+        (torch.zeros(2, 3), "Tensor of shape (2, 3) and dtype torch.float32"),
+        (np.zeros(4), "ndarray of shape (4,) and dtype float64"),
+        (torch.tensor(2.5), "tensor(2.5000)"),
+        (dict, "the class dict"),
+        ("a\n  b", r"'a\n b'"),
+    ],
+)
+def test_show(value, text):
+    assert show(value) == text
+
+
+def test_show_survives_a_broken_repr():
+    class Broken:
+        def __repr__(self):
+            raise RuntimeError
+
+    assert show(Broken()) == "a Broken whose repr raises RuntimeError"
