@@ -1,0 +1,229 @@
+"""Every exercise of every notebook: the stub, the folded answer and wrong answers, checked.
+
+What is run comes from the notebook itself, so that what a reader sees is what is tested:
+setup + stub must say "not attempted", setup + answer "passed", setup + each wrong answer (from
+tests/wrong_answers/nbNN.py) "failed" with a reason.
+"""
+
+import ast
+import importlib
+import importlib.util
+import linecache
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from d2lperf.exercises import Feedback
+
+ROOT = Path(__file__).parents[1]
+FENCE = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+
+
+@dataclass
+class Exercise:
+    """Sources of one exercise, by the part of the tag `exercise:NAME:PART`."""
+
+    notebook: str
+    name: str
+    setup: str = ""
+    parts: dict = field(default_factory=dict)
+
+    @property
+    def answer(self):
+        """The code of the folded answer: the first Python fence of its cell."""
+        fences = FENCE.findall(self.parts["answer"])
+        assert fences, f"{self}: the answer has no ```python fence (at the start of a line)"
+        return fences[0]
+
+    def __str__(self):
+        return f"{self.notebook}-{self.name}"
+
+
+def exercises_of(notebook, name):
+    """All exercises of a notebook, in its order."""
+    found, setup = {}, []
+    for cell in notebook.cells:
+        for tag in cell.metadata.get("tags", []):
+            kind, _, rest = tag.partition(":")
+            if kind != "exercise":
+                continue
+            if rest == "setup":
+                setup.append(cell.source)
+                continue
+            exercise, _, part = rest.partition(":")
+            parts = found.setdefault(exercise, {})
+            assert part not in parts, f"{name}: the tag {tag!r} is there twice"
+            parts[part] = cell.source
+    return [Exercise(name, e, "\n".join(setup), parts) for e, parts in found.items()]
+
+
+def feedback(exercise, source, namespace=None):
+    """What the check cell shows after setup and this source, in a fresh namespace."""
+    namespace = {"__name__": "__main__"} if namespace is None else namespace
+    for part, code in [("setup", exercise.setup), ("source", source)]:
+        run(code, namespace, f"<{exercise} {part}>")
+    check = ast.parse(exercise.parts["check"])
+    assert check.body and isinstance(check.body[-1], ast.Expr), (
+        f"{exercise}: the check cell must end with one expression, the call of the checker"
+    )
+    last = ast.Expression(check.body.pop().value)
+    exec(compile(check, f"<{exercise} check>", "exec"), namespace)
+    return eval(compile(last, f"<{exercise} check>", "eval"), namespace)
+
+
+def run(code, namespace, file):
+    """Execute code whose lines an error can quote, as in a notebook."""
+    linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+    exec(compile(code, file, "exec"), namespace)
+
+
+def load_wrong_answers(path):
+    """`WRONG` of a module in tests/wrong_answers."""
+    spec = importlib.util.spec_from_file_location(f"wrong_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.WRONG
+
+
+EXERCISES = [
+    exercise
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
+    for exercise in exercises_of(nbformat.read(path, as_version=4), f"nb{path.name[:2]}")
+]
+WRONG = {
+    path.stem: load_wrong_answers(path)
+    for path in sorted((ROOT / "tests" / "wrong_answers").glob("nb*.py"))
+}
+WRONG_ANSWERS = [
+    pytest.param(e, source, id=f"{e}-{i}")
+    for e in EXERCISES
+    for i, source in enumerate(WRONG.get(e.notebook, {}).get(e.name, []), 1)
+]
+
+
+@pytest.fixture(autouse=True)
+def as_in_a_notebook(monkeypatch):
+    """Run in the notebooks' folder; what an answer sets in torch or draws is undone."""
+    import matplotlib.pyplot as plt
+    import torch
+
+    monkeypatch.chdir(ROOT / "notebooks")
+    threads, grad, state = torch.get_num_threads(), torch.is_grad_enabled(), torch.get_rng_state()
+    yield
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(grad)
+    torch.set_rng_state(state)
+    plt.close("all")
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=str)
+def test_stub_is_not_attempted(exercise):
+    got = feedback(exercise, exercise.parts["stub"])
+    assert isinstance(got, Feedback)
+    assert got.status == "not attempted", str(got)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=str)
+def test_folded_answer_passes(exercise):
+    got = feedback(exercise, exercise.answer)
+    assert got.status == "passed", str(got)
+
+
+@pytest.mark.parametrize("exercise, source", WRONG_ANSWERS)
+def test_wrong_answer_fails_with_a_reason(exercise, source):
+    got = feedback(exercise, source)
+    assert got.status == "failed", f"this wrong answer was let through ({got}):\n{source}"
+    assert got.message.strip()
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=str)
+def test_has_two_wrong_answers(exercise):
+    wrong = WRONG.get(exercise.notebook, {}).get(exercise.name, [])
+    assert len(set(map(str.strip, wrong))) >= 2, (
+        f"tests/wrong_answers/{exercise.notebook}.py needs two different wrong answers "
+        f"for {exercise.name!r}; found {len(wrong)}"
+    )
+
+
+def test_wrong_answers_belong_to_exercises():
+    known = {(e.notebook, e.name) for e in EXERCISES}
+    given = {(notebook, name) for notebook, wrong in WRONG.items() for name in wrong}
+    written = {e.notebook for e in EXERCISES}
+    assert not {g for g in given - known if g[0] in written}
+
+
+@pytest.mark.parametrize("notebook", sorted({e.notebook for e in EXERCISES}))
+def test_every_checker_is_used_and_guarded(notebook):
+    module = importlib.import_module(f"d2lperf.exercises.{notebook}")
+    checks = {n: f for n, f in vars(module).items() if n.startswith("check_")}
+    used = " ".join(e.parts["check"] for e in EXERCISES if e.notebook == notebook)
+    assert not [n for n, f in checks.items() if not getattr(f, "is_checker", False)], "@checker"
+    assert not [n for n in checks if f"{n}(" not in used], "no exercise uses these checkers"
+
+
+# ------------------------------------------------------------------ the harness itself
+
+TASK = "Compute the time of one call from the time of all."
+ANSWER = f"""<details><summary>Answer</summary>
+
+{TASK}
+
+```python
+per_call = 6 / 3
+```
+
+</details>"""
+CHECK = """\
+from d2lperf.exercises import checker, passed, failed
+@checker
+def check(per_call):
+    return passed() if per_call == 2 else failed("divide by the number of calls")
+check(per_call)
+"""
+
+
+def exercise(**changed):
+    parts = {"stub": "per_call = None", "check": CHECK, "answer": ANSWER, **changed}
+    cells = [nbformat.v4.new_code_cell("import math", metadata={"tags": ["exercise:setup"]})]
+    for part, source in parts.items():
+        new = "new_markdown_cell" if part == "answer" else "new_code_cell"
+        tags = {"tags": [f"exercise:time:{part}"]}
+        cells.append(getattr(nbformat.v4, new)(source, metadata=tags))
+    (found,) = exercises_of(nbformat.v4.new_notebook(cells=cells), "nb99")
+    return found
+
+
+def test_harness_finds_the_parts():
+    found = exercise()
+    assert (found.name, found.setup, str(found)) == ("time", "import math", "nb99-time")
+    assert found.answer == "per_call = 6 / 3\n"
+    assert feedback(found, found.parts["stub"]).status == "not attempted"
+    assert feedback(found, found.answer).status == "passed"
+    assert feedback(found, "per_call = 6").status == "failed"
+
+
+def test_harness_runs_in_a_fresh_namespace():
+    found = exercise()
+    feedback(found, "per_call = 2\nleft_over = 1")
+    with pytest.raises(NameError):
+        feedback(found, "per_call = left_over")
+
+
+def test_harness_wants_an_expression_at_the_end():
+    with pytest.raises(AssertionError, match="must end with one expression"):
+        feedback(exercise(check="x = 1"), "per_call = 2")
+
+
+def test_harness_wants_a_fence():
+    with pytest.raises(AssertionError, match="no ```python fence"):
+        _ = exercise(answer="per_call = 2").answer
+
+
+def test_harness_refuses_a_part_given_twice():
+    tags = {"tags": ["exercise:a:stub"]}
+    cells = [nbformat.v4.new_code_cell("x = None", metadata=tags) for _ in range(2)]
+    with pytest.raises(AssertionError, match="is there twice"):
+        exercises_of(nbformat.v4.new_notebook(cells=cells), "nb99")
