@@ -51,6 +51,26 @@ SAME = {
     ),
     "verdict in brackets": ("faster (0.760 [0.752, 0.768])", "slower (1.76 [1.72, 1.78])"),
     "voided quads": ("from 24 quads in 0.5 s (3 voided)", "from 8 quads in 0.5 s"),
+    "why there is no verdict": (
+        "from 24 quads in 0.5 s (0 voided)\nnot decided: the interval is wide\nnote: a, b\nend",
+        "from 24 quads in 0.5 s (0 voided)\nend",
+    ),
+    "why there is no verdict, html": (
+        "<p>from 6 rounds in 0.5 s (0 voided)<br>not decided: only 6</p>",
+        "<p>from 24 rounds in 1.5 s (1 voided)</p>",
+    ),
+    "claim with a reason": (
+        "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
+        "claim not decided here: a is faster than b (time ratio nan [0.000, inf]; too (very) few)",
+    ),
+    "claim on another rung": (
+        "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
+        "claim not tested here: a is faster than b (the claim needs a GPU; this machine has none)",
+    ),
+    "samples of a measurement": (
+        "  samples     35 of 1024 calls each",
+        "  samples     40 of 8 calls each",
+    ),
     "about": ("pays back after ≈ 1,234 calls", "pays back after ≈ 87 calls"),
     "memory": ("12.3 MiB at 3.1 GB/s", "1 GiB at 12.7 GB/s"),
     "rate": ("51.0 GFLOP/s", "3.2 TFLOP/s"),
@@ -101,6 +121,8 @@ DIFFERENT = {
     "before the marked sentence": ("3. On this machine: yes.", "4. On this machine: yes."),
     "bytes are exact": ("keeps 16 bytes alive", "keeps 24 bytes alive"),
     "a number after the one about": ("≈ 3 of 40", "≈ 3 of 41"),
+    "the reason alone": ("not decided: it is wide", "not decided: it is late"),
+    "after the reason": ("x\nnot decided: wide\n4 kernels", "x\n5 kernels"),
     "calls": ("1000 calls", "1001 calls"),
     "count of samples": ("12 samples", "13 samples"),
     "shape": ("torch.Size([1, 512])", "torch.Size([1, 256])"),
