@@ -65,9 +65,9 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
                 "the call of a function that does it"
             )
         name = _free(" ".join(name.split()), functions, given=not isinstance(node, ast.Expr))
-        body = ast.Lambda(ast.parse("lambda: 0", mode="eval").body.args, expression)
-        tree = ast.fix_missing_locations(ast.Expression(ast.copy_location(body, expression)))
-        functions[name] = eval(compile(tree, f"<%compare {name}>", "eval"), namespace)
+        function = ast.parse("lambda: 0", mode="eval")
+        function.body.body = expression
+        functions[name] = eval(compile(function, f"<%compare {name}>", "eval"), namespace)
     if len(functions) < 2:
         found = f"only {next(iter(functions))!r}" if functions else "none"
         raise UsageError(
@@ -148,11 +148,7 @@ class D2lperfMagics(Magics):
             options.append(match.group())
             end = match.end()
         rest = line[end:].strip()
-        if (
-            re.match(r"--?[a-zA-Z][\w-]*(?=\s|=|$)", rest)
-            and cell is not None
-            or (re.match(r"--[a-zA-Z]", rest))
-        ):
+        if re.match(r"--[a-zA-Z]", rest):
             raise UsageError(
                 f"%compare: cannot read {rest.split(';')[0].strip()!r}. The options are --budget "
                 "SECONDS, --baseline NAME, --margin M, --seed N, --no-check and --isolated."

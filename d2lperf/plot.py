@@ -13,6 +13,8 @@ any of the usual colour deficiencies can tell apart.
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import math
 import sys
 import textwrap
@@ -755,6 +757,13 @@ class _CallableModule(ModuleType):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return plot(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(plot)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # a module is pickled as its name
+        return importlib.import_module, (self.__name__,)
 
 
 sys.modules[__name__].__class__ = _CallableModule
