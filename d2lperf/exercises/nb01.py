@@ -1,0 +1,278 @@
+"""Checkers of notebook 01, measuring performance.
+
+Every check runs on simulated devices, seeded noise or saved results, so that it judges alike on
+every machine.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import numpy as np
+
+from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
+from d2lperf.results import Comparison
+
+__all__ = [
+    "SAVED",
+    "SimulatedQueue",
+    "check_may_claim",
+    "check_paired_ratio",
+    "check_quads_needed",
+    "check_time_job",
+    "check_turns",
+]
+
+
+# ------------------------------------------------------------------------------ paired_ratio
+
+
+def _pairs(
+    ratio: float, pairs: int, *, seed: int, drift: float = 0.0, struck: int = 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Times of A and B in pairs, in seconds: B takes `ratio` times as long.
+
+    The machine's speed changes from pair to pair by factors of about e**drift; `struck` of B's
+    times are ten times too long.
+    """
+    rng = np.random.default_rng(seed)
+    slowness = np.exp(drift * rng.standard_normal(pairs))
+    noise = np.exp(0.003 * rng.standard_normal((2, pairs)))
+    a_s = 1e-4 * slowness * noise[0]
+    b_s = 1e-4 * ratio * slowness * noise[1]
+    b_s[rng.choice(pairs, struck, replace=False)] *= 10
+    return a_s, b_s
+
+
+@checker
+def check_paired_ratio(paired_ratio: Callable[[np.ndarray, np.ndarray], float]) -> Feedback:
+    """Check an estimator of a time ratio: drift between pairs, interruptions, symmetry.
+
+    Args:
+        paired_ratio: function of two arrays, seconds of A and of B, that returns B's time
+            relative to A's.
+    """
+    cases = [
+        ("on a steady machine", _pairs(1.10, 25, seed=0)),
+        (
+            "on a machine whose speed changes between the pairs, with 10 of 51 times interrupted",
+            _pairs(1.10, 51, seed=1, drift=1.0, struck=10),
+        ),
+    ]
+    for where, (a_s, b_s) in cases:
+        got = float(paired_ratio(a_s.copy(), b_s.copy()))
+        if not abs(got / 1.10 - 1) <= 0.01:
+            return failed(
+                f"B takes 1.100 times as long as A, and {where} your estimate is {got:.3f}; "
+                "it should be within 1 %."
+            )
+    a_s, b_s = cases[1][1]
+    there, back = float(paired_ratio(a_s, b_s)), float(paired_ratio(b_s, a_s))
+    if not math.isclose(there * back, 1, rel_tol=1e-9):
+        return failed(
+            f"Swapping A and B should give the inverse, but B : A is {there:.6f} and A : B is "
+            f"{back:.6f}: their product is {there * back:.6f}."
+        )
+    return passed("Drift, interruptions and the order of the two leave your ratio alone.")
+
+
+# ---------------------------------------------------------------------------------- time_job
+
+
+class SimulatedQueue:
+    """A device with a queue and a clock that nothing but its own work moves.
+
+    Args:
+        pending_s: seconds of somebody else's work that is in the queue at the start.
+
+    Attributes:
+        launch_s: what ordering a job costs the caller, in seconds.
+
+    Example:
+        >>> device = SimulatedQueue()
+        >>> device.launch(0.5)
+        >>> device.clock() < 0.001
+        True
+        >>> device.synchronize()
+        >>> device.clock() > 0.5
+        True
+    """
+
+    launch_s = 20e-6
+
+    def __init__(self, pending_s: float = 0.0):
+        self._now_s = 0.0
+        self._done_at_s = pending_s
+        self.launched = 0
+
+    def clock(self) -> float:
+        """Return the time in seconds."""
+        return self._now_s
+
+    def launch(self, job_s: float) -> None:
+        """Order a job that takes `job_s` seconds, and return at once."""
+        self._now_s += self.launch_s
+        self._done_at_s = max(self._done_at_s, self._now_s) + job_s
+        self.launched += 1
+
+    def synchronize(self) -> None:
+        """Wait until all jobs are done."""
+        self._now_s = max(self._now_s, self._done_at_s)
+
+
+@checker
+def check_time_job(time_job: Callable[[SimulatedQueue, float, int], float]) -> Feedback:
+    """Check a timing of jobs on an asynchronous device, idle and busy.
+
+    Args:
+        time_job: function of a device, the seconds of one job and a number of jobs, that returns
+            the seconds one job takes.
+    """
+    job_s, n = 1e-3, 50
+    for pending_s, state in ((0.0, "an idle device"), (0.2, "a device still busy with other work")):
+        device = SimulatedQueue(pending_s)
+        got = float(time_job(device, job_s, n))
+        if device.launched != n:
+            return failed(f"{n} jobs were asked for, but {device.launched} were launched.")
+        expected = job_s + device.launch_s / n
+        if got < 0.999 * expected:
+            return failed(
+                f"On {state}, {n} jobs of 1 ms each: you report {got * 1e3:.3f} ms a job. "
+                "The clock was read before the work was done."
+            )
+        if got > 1.5 * expected:
+            return failed(
+                f"On {state}, {n} jobs of 1 ms each: you report {got * 1e3:.3f} ms a job. "
+                "Somebody else's work is in your time."
+            )
+        if got > 1.001 * expected:
+            return failed(
+                f"On {state}, {n} jobs of 1 ms each: you report {got * 1e3:.3f} ms a job, where "
+                f"{expected * 1e3:.4f} ms are possible. The device is idle while the next job is "
+                "being ordered."
+            )
+    return passed("You charge yourself with all of your jobs and none of anybody else's.")
+
+
+# ------------------------------------------------------------------------------------- turns
+
+
+@checker
+def check_turns(turns: Callable[[int, random.Random], list[str]]) -> Feedback:
+    """Check a schedule of quads: drift and order effect cancel, and chance chooses.
+
+    Args:
+        turns: function of a number of quads and a `random.Random` that returns the orders.
+    """
+    n = 200
+    got = turns(n, random.Random(0))
+    if isinstance(got, str) or len(got) != n:
+        return failed(f"turns({n}, rng) should be a list of {n} strings, not {show(got)}.")
+    for order in got:
+        if sorted(order) != list("AABB"):
+            return failed(f"A quad has two turns of each, but yours holds {show(order)}.")
+        drift = sum(slot * (1 if who == "A" else -1) for slot, who in enumerate(order))
+        if drift != 0:
+            later = "A" if drift > 0 else "B"
+            return failed(f"In {show(order)} a steady drift does not cancel: {later} runs later.")
+    mirrored = sum(order == "BAAB" for order in got)
+    if not n // 4 <= mirrored <= n - n // 4:
+        return failed(
+            f"{mirrored} of {n} quads are BAAB and {n - mirrored} ABBA: what a bent drift leaves "
+            "always hits the same side. Both should be about as frequent."
+        )
+    if list(got) != list(turns(n, random.Random(0))):
+        return failed("Two generators with the same seed give two schedules: use only rng.")
+    if list(got) == list(turns(n, random.Random(1))):
+        return failed(
+            "Two generators with different seeds give the same schedule: a disturbance in step "
+            "with it would always hit the same side. Let rng choose."
+        )
+    return passed("A steady drift cancels in every quad, and nothing can fall into step with it.")
+
+
+# --------------------------------------------------------------------------------- may_claim
+
+
+def _comparison(**candidates: tuple[float, float]) -> Comparison:
+    """A comparison as if measured: name -> (ratio, noise of a quad), 16 quads each."""
+    rng = random.Random(5)
+    baseline_s, quads = 40e-6, 16
+    phases = {"eager": [(baseline_s, baseline_s)] * quads}
+    for name, (ratio, noise) in candidates.items():
+        # Mirrored pairs of noise, so that the centre is the ratio that is asked for.
+        logs = [abs(rng.gauss(0, noise)) for _ in range(quads // 2)]
+        logs = [sign * log for log in logs for sign in (1, -1)]
+        phases[name] = [(baseline_s * ratio * math.exp(log),) * 2 for log in logs]
+    samples = {name: [t for pair in pairs for t in pair] for name, pairs in phases.items()}
+    return Comparison(
+        names=list(phases),
+        baseline="eager",
+        phases_s=phases,
+        samples=samples,
+        first_calls_s={name: values[:1] for name, values in samples.items()},
+        loops=dict.fromkeys(phases, 8),
+        elapsed_s=0.5,
+    )
+
+
+SAVED: str = _comparison(
+    scripted=(0.76, 0.01), frozen=(0.79, 0.05), fused=(0.90, 0.01), ported=(1.02, 0.10)
+).to_json()
+"""A comparison as JSON, made up for the exercise: eager against four candidates."""
+
+
+@checker
+def check_may_claim(may_claim: Callable[[Comparison, str, float], str]) -> Feedback:
+    """Check a decision about the claim "takes at least so much less time".
+
+    Args:
+        may_claim: function of a `Comparison`, a name and a fraction saved, that returns "yes",
+            "no" or "cannot tell".
+    """
+    comparison = Comparison.from_json(SAVED)
+    for saving in (0.20, 0.05, 0.0):
+        for name in comparison.names[1:]:
+            entry = comparison[name]
+            line = 1 - saving
+            expected = "cannot tell"
+            if entry.high <= line:
+                expected = "yes"
+            elif entry.low > line:
+                expected = "no"
+            got = may_claim(comparison, name, saving)
+            if got != expected:
+                return failed(
+                    f"{name} has the ratio {entry.ratio:.3f} with the interval "
+                    f"[{entry.low:.3f}, {entry.high:.3f}]. To save {saving:.0%} is to take at most "
+                    f"{line:.2f} of the time, so {show(got)} is not what this supports."
+                )
+    return passed("You claim what the whole interval supports, and no more.")
+
+
+# ------------------------------------------------------------------------------ quads_needed
+
+
+@checker
+def check_quads_needed(quads_needed: Callable[[int, float, float], int]) -> Feedback:
+    """Check how many quads are planned for a wanted half-width.
+
+    Args:
+        quads_needed: function of the pilot's number of quads, its half-width and the wanted one,
+            that returns a number of quads.
+    """
+    cases = [
+        ((12, 0.020, 0.010), 48, "Half the width does not come at twice the work."),
+        ((24, 0.012, 0.005), 139, "Round up: one quad fewer and the interval is too wide."),
+        ((16, 0.004, 0.020), 6, "Below six quads there is no 95 % interval at all."),
+        ((8, 0.050, 0.004), 1250, "The width goes with the square root of the number."),
+    ]
+    for arguments, expected, why in cases:
+        got = quads_needed(*arguments)
+        if not math.isclose(float(got), expected, abs_tol=1e-9):
+            return failed(f"{call_text(quads_needed, *arguments)} gave {show(got)}. {why}")
+        if not isinstance(got, (int, np.integer)):
+            return failed(f"A number of quads is an integer, but {show(got)} is not.")
+    return passed("You plan by the width, before you have seen the result.")

@@ -1,0 +1,75 @@
+"""Wrong answers to the exercises of notebook 01: each must be found out, with a reason."""
+
+WRONG = {
+    "paired_ratio": [
+        # sums: one interruption weighs as much as many pairs
+        "def paired_ratio(a_s, b_s):\n    return np.sum(b_s) / np.sum(a_s)",
+        # ratio of medians: the pairing is lost
+        "def paired_ratio(a_s, b_s):\n    return np.median(b_s) / np.median(a_s)",
+        # geometric mean: symmetric, but interruptions count
+        "def paired_ratio(a_s, b_s):\n    return np.exp(np.mean(np.log(b_s) - np.log(a_s)))",
+        # trimmed mean of the ratios: robust, but not symmetric
+        "def paired_ratio(a_s, b_s):\n"
+        "    ratios = np.sort(np.asarray(b_s) / a_s)\n"
+        "    k = len(ratios) // 4\n"
+        "    return ratios[k:-k].mean()",
+        # upside down
+        "def paired_ratio(a_s, b_s):\n    return np.exp(np.median(np.log(a_s) - np.log(b_s)))",
+    ],
+    "time_job": [
+        # as given: nobody waits
+        "def time_job(device, job_s, n):\n"
+        "    start = device.clock()\n"
+        "    for _ in range(n):\n"
+        "        device.launch(job_s)\n"
+        "    return (device.clock() - start) / n",
+        # waits at the end only
+        "def time_job(device, job_s, n):\n"
+        "    start = device.clock()\n"
+        "    for _ in range(n):\n"
+        "        device.launch(job_s)\n"
+        "    device.synchronize()\n"
+        "    return (device.clock() - start) / n",
+        # waits after each job
+        "def time_job(device, job_s, n):\n"
+        "    device.synchronize()\n"
+        "    start = device.clock()\n"
+        "    for _ in range(n):\n"
+        "        device.launch(job_s)\n"
+        "        device.synchronize()\n"
+        "    return (device.clock() - start) / n",
+        # does not measure at all
+        "def time_job(device, job_s, n):\n    return job_s",
+    ],
+    "turns": [
+        "def turns(n, rng):\n    return ['ABBA'] * n",
+        "def turns(n, rng):\n    return ['ABAB'] * n",
+        # mirrored in turn: nothing is left to chance
+        "def turns(n, rng):\n    return ['ABBA', 'BAAB'] * (n // 2)",
+        # every order, also those in which a drift stays
+        "def turns(n, rng):\n    return [''.join(rng.sample('AABB', 4)) for _ in range(n)]",
+        # a generator of its own
+        "def turns(n, rng):\n"
+        "    own = random.Random()\n"
+        "    return [own.choice(['ABBA', 'BAAB']) for _ in range(n)]",
+    ],
+    "may_claim": [
+        # the estimate alone
+        "def may_claim(comparison, name, saving):\n"
+        "    return 'yes' if comparison[name].ratio <= 1 - saving else 'no'",
+        # the verdict says nothing about how much
+        "def may_claim(comparison, name, saving):\n"
+        "    return 'yes' if comparison[name].verdict == 'faster' else 'no'",
+        # the better end of the interval
+        "def may_claim(comparison, name, saving):\n"
+        "    return 'yes' if comparison[name].low <= 1 - saving else 'no'",
+    ],
+    "quads_needed": [
+        "def quads_needed(n, half_width, target):\n"
+        "    return max(6, math.ceil(n * half_width / target))",
+        "def quads_needed(n, half_width, target):\n"
+        "    return max(6, int(n * (half_width / target) ** 2))",
+        "def quads_needed(n, half_width, target):\n"
+        "    return math.ceil(n * (half_width / target) ** 2)",
+    ],
+}
