@@ -1,0 +1,419 @@
+"""The book's library: the drop-in beside the original, on any build, and when it is absent."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import d2lperf as d2l
+from d2lperf import book
+
+ROOT = Path(__file__).parent.parent
+
+# What the PyTorch cells of the book's chapter 13 take from its library.
+CHAPTER = [
+    "Animator",
+    "Benchmark",
+    "Residual",
+    "Timer",
+    "evaluate_accuracy_gpu",
+    "load_data_fashion_mnist",
+    "plot",
+    "resnet18",
+    "set_figsize",
+    "sgd",
+    "split_batch",
+    "try_all_gpus",
+    "try_gpu",
+    "num_gpus",
+    "cpu",
+    "gpu",
+]
+
+needs_book = pytest.mark.skipif(not book.installed(), reason="the book's library is not installed")
+
+
+def python(code: str, path: Path | None = None, **env: str) -> subprocess.CompletedProcess:
+    """Run code in a fresh process; packages in `path` come before the installed ones."""
+    places = [str(p) for p in (path, ROOT) if p]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "MPLBACKEND": "agg", **env}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
+
+
+def printed(code: str, path: Path | None = None, **env: str):
+    done = python(code, path, **env)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def original():
+    if not book.installed():
+        pytest.skip("the book's library is not installed")
+    return book.load()
+
+
+# Names ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CHAPTER)
+def test_every_name_of_the_chapter_is_ours_or_the_books(name, original):
+    assert hasattr(original, name)
+    value = getattr(d2l, name)
+    if name in d2l.__all__:
+        assert getattr(value, "__module__", value.__name__).startswith("d2lperf")
+    else:
+        assert value is getattr(original, name)
+
+
+@pytest.mark.parametrize("name", book.NAMES)
+def test_the_names_handed_on_are_the_books(name, original):
+    assert getattr(d2l, name) is getattr(original, name)
+    assert name in dir(d2l)
+
+
+def test_no_name_is_both_ours_and_the_books():
+    assert not set(book.NAMES) & set(d2l.__all__)
+
+
+# Loading ----------------------------------------------------------------------------------
+
+
+@needs_book
+def test_load_is_quiet_leaves_no_traces_and_happens_once():
+    code = """
+import json, logging, random, sys, threading, warnings
+import matplotlib, numpy, torch
+import d2lperf.book
+def state():
+    return [dict(matplotlib.rcParams), matplotlib.get_backend(), list(warnings.filters),
+            random.getstate(), numpy.random.get_state()[1].tolist(),
+            torch.get_rng_state().tolist(), torch.get_default_dtype(), torch.get_num_threads(),
+            torch.is_grad_enabled(), logging.root.level, list(logging.root.handlers)]
+before, found = state(), []
+threads = [threading.Thread(target=lambda: found.append(d2lperf.book.load())) for _ in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+after = state()
+print(json.dumps([[i for i, (a, b) in enumerate(zip(before, after)) if str(a) != str(b)],
+                  len(found), len(set(map(id, found))), found[0].__name__,
+                  found[0] is sys.modules["d2l.torch"]]))
+"""
+    assert printed(code, PYTHONWARNINGS="default") == [[], 8, 1, "d2l.torch", True]
+
+
+def fake_torchvision(folder: Path, code: str) -> Path:
+    package = folder / "torchvision"
+    package.mkdir()
+    (package / "__init__.py").write_text(f"from . import transforms, leftover\n{code}\n")
+    (package / "transforms.py").write_text("")
+    (package / "leftover.py").write_text("")
+    return folder
+
+
+LOOK = """
+import json, sys, torch
+import d2lperf.book
+first = sys.modules.get("torchvision")
+try:
+    module = d2lperf.book.load()
+except ImportError as error:
+    print(json.dumps([type(error).__name__, str(error), str(error.__cause__)]))
+else:
+    import torchvision
+    print(json.dumps([module.__name__, torchvision.TRIES, hasattr(torch.ops.torchvision, "nms")]))
+"""
+
+
+@needs_book
+def test_a_torchvision_that_works_is_not_touched(tmp_path):
+    path = fake_torchvision(tmp_path, "TRIES = 1")
+    assert printed(LOOK, path) == ["d2l.torch", 1, False]
+
+
+MISSING = """
+import sys, torch
+torch.tries = getattr(torch, "tries", 0) + 1
+TRIES = torch.tries
+stale = hasattr(leftover, "OLD")
+leftover.OLD = True
+@torch.library.register_fake("torchvision::nms")
+def nms(dets, scores, iou_threshold): ...
+@torch.library.register_fake("torchvision::qnms")
+def qnms(dets, scores, iou_threshold): ...
+assert not stale, "a module of the failed import was taken for a whole one"
+"""
+
+
+@needs_book
+def test_missing_operators_are_declared_and_the_import_starts_afresh(tmp_path):
+    path = fake_torchvision(tmp_path, MISSING)
+    assert printed(LOOK, path) == ["d2l.torch", 2, True]
+    # the same where somebody has tried, and failed, before
+    before = "try:\n    import torchvision\nexcept RuntimeError as e: print(e)\n"
+    assert printed(before + LOOK, path) == ["d2l.torch", 3, True]
+
+
+@needs_book
+def test_another_trouble_of_torchvision_is_told_not_cured(tmp_path):
+    path = fake_torchvision(tmp_path, "raise RuntimeError('compiled with another CUDA')")
+    kind, message, cause = printed(LOOK, path)
+    assert kind == "BookImportError"
+    assert cause == "compiled with another CUDA"
+    assert "torchvision" in message and torch.__version__ in message and cause in message
+
+
+@needs_book
+def test_the_cure_is_tried_once(tmp_path):
+    code = "raise RuntimeError('operator torchvision::nms does not exist')"
+    kind, message, _ = printed(LOOK, fake_torchvision(tmp_path, code))
+    assert kind == "BookImportError"
+    assert "torchvision::nms" in message
+
+
+@needs_book
+def test_the_torchvision_at_hand_gives_a_book_that_works(original):
+    import torchvision
+
+    batch = torch.rand(2, 1, 9, 9)
+    assert torchvision.transforms.Resize(5)(batch).shape == (2, 1, 5, 5)
+    assert original.nn is nn
+
+
+# Absent -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def not_loaded(monkeypatch):
+    monkeypatch.setattr(book, "_book", None)
+    for name in book.NAMES:
+        monkeypatch.delitem(vars(d2l), name, raising=False)
+    return monkeypatch
+
+
+def test_d2l_absent(not_loaded):
+    not_loaded.setitem(sys.modules, "d2l", None)
+    with pytest.raises(d2l.BookNotInstalled) as error:
+        d2l.Animator  # noqa: B018
+    assert isinstance(error.value, ImportError)
+    assert "pip install --no-deps d2l==1.0.3" in str(error.value)
+    assert not book.installed()
+    assert "Animator" not in dir(d2l)
+    assert "Benchmark" in dir(d2l)
+    with pytest.raises(AttributeError, match="Did you mean 'Animator'"):
+        d2l.Animater  # noqa: B018
+    assert d2l.try_gpu().type and d2l.Timer().stop() >= 0  # ours need no book
+
+
+def test_what_the_book_imports_is_absent(not_loaded):
+    for name in ("torchvision", "pandas"):
+        not_loaded.setitem(sys.modules, name, None)
+    not_loaded.setitem(sys.modules, "d2l", object())
+    with pytest.raises(d2l.BookNotInstalled, match="pip install pandas torchvision") as error:
+        book.load()
+    assert "pandas, torchvision, which are not installed" in str(error.value)
+    assert "d2l==" not in str(error.value)
+
+
+def test_a_package_that_turns_out_missing_only_at_the_import(not_loaded, monkeypatch):
+    def absent(name):
+        raise ModuleNotFoundError("No module named 'left_pad'", name="left_pad")
+
+    monkeypatch.setattr(book, "_check_installed", lambda: None)
+    monkeypatch.setattr(book, "_import_torchvision", lambda: None)
+    monkeypatch.setattr(book.importlib, "import_module", absent)
+    with pytest.raises(d2l.BookNotInstalled, match=r"needs the package 'left_pad'"):
+        book.load()
+
+
+def test_a_book_that_cannot_be_imported(not_loaded, monkeypatch):
+    def broken(name):
+        raise OSError("the disk is on fire")
+
+    monkeypatch.setattr(book, "_check_installed", lambda: None)
+    monkeypatch.setattr(book, "_import_torchvision", lambda: None)
+    monkeypatch.setattr(book.importlib, "import_module", broken)
+    with pytest.raises(d2l.BookImportError, match=r"OSError: the disk is on fire.*[Rr]einstall"):
+        book.load()
+
+
+def test_import_is_tried_again_after_a_failure(not_loaded, original):
+    with not_loaded.context() as here:
+        here.setitem(sys.modules, "d2l", None)
+        with pytest.raises(d2l.BookNotInstalled):
+            book.load()
+    assert book.load() is original
+
+
+# The same results from both ---------------------------------------------------------------
+
+
+def test_devices(original):
+    assert d2l.cpu() == original.cpu()
+    assert d2l.try_gpu() == original.try_gpu()
+    assert d2l.num_gpus() >= original.num_gpus()  # ours counts other makes, too
+    if original.num_gpus() or not d2l.num_gpus():
+        assert d2l.gpu(3) == original.gpu(3)
+    # The book's gives an empty list on a CPU, against its own words.
+    assert d2l.try_all_gpus() == (original.try_all_gpus() or [original.cpu()])
+
+
+def test_timer(original):
+    ours, theirs = d2l.Timer(), original.Timer()
+    ours.times = [0.25, 0.5, 0.125]
+    theirs.times = list(ours.times)
+    assert (ours.avg(), ours.sum(), ours.cumsum()) == (theirs.avg(), theirs.sum(), theirs.cumsum())
+    for timer in (ours, theirs):
+        timer.start()
+        assert timer.stop() == timer.times[-1] >= 0
+
+
+def test_benchmark_prints_the_same_line(original):
+    lines = []
+    for Benchmark in (d2l.Benchmark, original.Benchmark):
+        for description in ((), ("eager",)):
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out), Benchmark(*description) as benchmark:
+                assert isinstance(benchmark, Benchmark)
+            lines.append(re.sub(r"\d", "0", out.getvalue()))
+    assert lines == ["Done: 0.0000 sec\n", "eager: 0.0000 sec\n"] * 2
+
+
+def test_split_batch(original):
+    X, y = torch.arange(24.0).reshape(4, 6), torch.arange(4)
+    gpus = original.try_all_gpus()
+    if not gpus:
+        with pytest.raises(ValueError):  # the book's has no way to split over CPUs
+            original.split_batch(X, y, [torch.device("cpu")] * 2)
+        gpus = None
+    devices = gpus or [torch.device("cpu")] * 2
+    ours = d2l.split_batch(X, y, devices)
+    expected = (
+        original.split_batch(X, y, devices) if gpus else (X.chunk(2), y.chunk(2))
+    )  # what the book's does on GPUs is chunk()
+    for mine, theirs in zip(ours, expected, strict=True):
+        assert isinstance(mine, tuple)
+        assert len(mine) == len(theirs)
+        assert all(
+            torch.equal(a, b) and a.device == b.device for a, b in zip(mine, theirs, strict=True)
+        )
+
+
+def test_sgd_steps_like_torchs_own(original):
+    torch.manual_seed(0)
+    net = nn.Linear(3, 2)
+    twin = nn.Linear(3, 2)
+    twin.load_state_dict(net.state_dict())
+    X = torch.rand(8, 3)
+    net(X).square().sum().backward()
+    d2l.sgd(net.parameters(), lr=0.1, batch_size=8)
+    twin(X).square().sum().div(8).backward()
+    torch.optim.SGD(twin.parameters(), lr=0.1).step()
+    for a, b in zip(net.parameters(), twin.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+    assert not net.weight.grad.any()
+
+
+def test_resnet18_is_the_books(original):
+    torch.manual_seed(0)
+    net = d2l.resnet18(10)
+    assert net(torch.rand(2, 1, 32, 32)).shape == (2, 10)
+    assert d2l.resnet18 is original.resnet18
+    assert sum(isinstance(layer, d2l.Residual) for layer in net.modules()) == 8
+    # 3x3 kernels of the stem and of the stages, 1x1 kernels where the width doubles
+    widths = [(64, 64), (64, 128), (128, 256), (256, 512)]
+    kernels = 9 * 64 + sum(9 * b * (a + 3 * b) for a, b in widths)
+    kernels += sum(a * b for a, b in widths[1:])
+    assert sum(p.numel() for p in net.parameters() if p.ndim == 4) == kernels
+
+
+def test_evaluate_accuracy_counts_what_is_right(original):
+    net = nn.Flatten()  # the brightest of ten pixels is the class
+    net.weight = nn.Parameter(torch.zeros(1))
+    X = torch.eye(10).reshape(10, 1, 2, 5)
+    y = torch.arange(10)
+    y[:3] = 9
+    batches = [(X[:6], y[:6]), (X[6:], y[6:])]
+    assert d2l.evaluate_accuracy_gpu(net, batches) == pytest.approx(0.7)
+    assert d2l.evaluate_accuracy_gpu(lambda x: x.flatten(1), batches, d2l.cpu()) == 0.7
+
+
+CHAPTER_PROGRAM = """
+import json, os, warnings
+import torch
+from torch import nn
+import d2lperf as d2l
+
+warnings.filterwarnings("ignore", message="try_gpu")  # there may be fewer than we ask for
+
+# Several devices from scratch, in the manner of section 13.5: every device has its own copy of
+# the parameters and a part of the batch; gradients are added up.
+def forward(X, params):
+    hidden = torch.relu(X.flatten(1) @ params[0] + params[1])
+    return hidden @ params[2] + params[3]
+
+torch.manual_seed(1)
+start = [torch.randn(64, 32) * .1, torch.zeros(32), torch.randn(32, 10) * .1, torch.zeros(10)]
+loss = nn.CrossEntropyLoss(reduction="none")
+
+def train(number, batch_size, lr):
+    train_iter, test_iter = d2l.load_data_digits(batch_size)
+    devices = [d2l.try_gpu(i) for i in range(number)]
+    copies = [[p.clone().to(device).requires_grad_() for p in start] for device in devices]
+    animator = d2l.Animator("epoch", "test acc", xlim=[1, 3])
+    timer = d2l.Timer()
+    for epoch in range(3):
+        timer.start()
+        for X, y in train_iter:
+            Xs, ys = d2l.split_batch(X, y, devices)
+            for X_, y_, params in zip(Xs, ys, copies):
+                loss(forward(X_, params), y_).sum().backward()
+            for same in zip(*copies):
+                total = sum(p.grad.to(devices[0]) for p in same)
+                for p in same:
+                    p.grad[:] = total.to(p.device)
+            for params in copies:
+                d2l.sgd(params, lr, X.shape[0])
+        timer.stop()
+        accuracy = d2l.evaluate_accuracy_gpu(lambda x: forward(x, copies[0]), test_iter, devices[0])
+        animator.add(epoch + 1, (accuracy,))
+    assert len(timer.times) == 3 and timer.avg() > 0
+    return animator.Y[0], copies[0][0].detach().cpu()
+
+with d2l.Benchmark("training"):
+    torch.manual_seed(2)
+    one, weights = train(1, 64, .5)
+    torch.manual_seed(2)
+    two, again = train(2, 64, .5)
+torch.testing.assert_close(weights, again, rtol=1e-3, atol=1e-4)
+d2l.set_figsize((3, 2))
+d2l.plot(range(3), [one, two], "epoch", "accuracy", legend=["1", "2"])
+print()
+print(json.dumps([len(one), one[-1] > .8, abs(one[-1] - two[-1]) < .02]))
+"""
+
+
+@needs_book
+def test_a_program_in_the_chapters_manner_runs(tmp_path):
+    env = {"IPYTHONDIR": str(tmp_path / "ipython"), "MPLCONFIGDIR": str(tmp_path / "mpl")}
+    assert printed(CHAPTER_PROGRAM, **env) == [3, True, True]
+
+
+def test_loading_from_many_threads_gives_one_module(original):
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(book.load())) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [original] * 4
