@@ -1,0 +1,63 @@
+# The environment is made once in .venv from requirements.lock, and again when that changes.
+#   make lab                          open the notebooks
+#   make test                         everything, the notebooks run strictly
+#   make notebooks [NN="00 01"]       execute them again and store their outputs
+# PYTHON=python3.12 chooses another interpreter (make clean first); LAB_ARGS and PYTEST_ARGS are
+# handed on: make lab LAB_ARGS=--no-browser, make test PYTEST_ARGS="tests -k stats".
+
+PYTHON ?= python3
+VENV ?= .venv
+D2L := d2l==1.0.3
+TORCH := torch==2.13.0 torchvision==0.28.0
+
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+else
+BIN := $(VENV)/bin
+endif
+RUN := $(abspath $(BIN))/python
+READY := $(VENV)/.ready
+# Jupyter's and pip's remarks on their own newest version are no news to a learner.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help lab test notebooks lint lock clean
+
+help:
+	@sed -n '2,6s/^# *//p' Makefile
+
+lab: $(READY)
+	cd notebooks && "$(RUN)" -m jupyterlab $(LAB_ARGS) 00-start-here.ipynb
+
+test: $(READY)
+	"$(RUN)" -m pytest $(PYTEST_ARGS)
+
+notebooks: $(READY)
+	"$(RUN)" notebooks/build.py $(NN)
+
+lint: $(READY)
+	"$(RUN)" -m ruff check .
+	"$(RUN)" -m ruff format --check --exclude "*.ipynb" .
+
+# The book's library comes without its pins of 2023, which Python 3.12 and later cannot install.
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 15))" || { \
+	  echo "d2lperf needs Python 3.10 to 3.14, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
+	  echo "Name another one, for example: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@"$(RUN)" -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear "$(VENV)" || { \
+	  echo "No virtual environment could be made (on Debian: apt install python3-venv)." >&2; exit 1; }
+	"$(RUN)" -m pip install --quiet -r requirements.lock
+	"$(RUN)" -m pip install --quiet --no-deps "$(D2L)" -e .
+	@touch "$@"
+
+# CUDA packages are left out: torch's own build says which it needs, if any. torch comes without a
+# local suffix so that a CPU build of the same version fits. Needs uv (python -m pip install uv).
+lock:
+	printf '%s\n' $(TORCH) | uv pip compile pyproject.toml --universal --python-version 3.10 \
+	  --extra notebooks --extra test --constraints - --upgrade --no-annotate --no-header --quiet \
+	  | grep -vE '^(nvidia|cuda|triton)' > requirements.lock.new
+	{ echo "# Written by 'make lock' from pyproject.toml, for Python 3.10 to 3.14."; \
+	  cat requirements.lock.new; } > requirements.lock
+	rm requirements.lock.new
+
+clean:
+	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks
