@@ -57,6 +57,8 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
     for node in body:
         expression = getattr(node, "value", None)
         name = ast.get_source_segment(code, node) or ""
+        if "\n" in name:
+            name = " ".join(name.split())
         if isinstance(node, ast.AnnAssign) and node.value is None and node.simple:
             expression, name = node.annotation, ast.unparse(node.target)
         elif not isinstance(node, ast.Expr):
@@ -64,7 +66,7 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
                 f"%compare: {name!r} is a statement; only expressions can be compared, such as "
                 "the call of a function that does it"
             )
-        name = _free(" ".join(name.split()), functions, given=not isinstance(node, ast.Expr))
+        name = _free(name, functions, given=not isinstance(node, ast.Expr))
         function = ast.parse("lambda: 0", mode="eval")
         function.body.body = expression
         functions[name] = eval(compile(function, f"<%compare {name}>", "eval"), namespace)
