@@ -189,10 +189,14 @@ def distributions(
             number, or a unit or number of labels that does not fit.
     """
     names, rows = _named(samples, labels)
-    if unit is None:
-        unit = _time_unit(min(float(np.median(row)) for row in rows))
-    if unit not in _UNITS:
+    if unit is not None and unit not in _UNITS:
         raise ValueError(f"unit {unit!r} is none of {', '.join(_UNITS)}")
+    medians = []
+    for row in rows:
+        median = float(np.median(row))
+        own = unit or _time_unit(median)
+        medians.append(f"{_three_digits(median / _UNITS[own])} {own}")
+    unit = unit or _time_unit(min(float(np.median(row)) for row in rows))
     rows = [row / _UNITS[unit] for row in rows]
     low, high = min(map(np.min, rows)), max(map(np.max, rows))
     log = high > 8 * low
@@ -215,7 +219,7 @@ def distributions(
         if len(row) > 1:
             ax.plot([lower, upper], [i + 0.3] * 2, color="#B5B5B5", lw=5, solid_capstyle="butt")
         ax.plot([median], [i + 0.3], "|", color=_INK, ms=9, mew=2, zorder=4)
-        _margin_text(ax, i, f"{_three_digits(median)} {unit}")
+        _margin_text(ax, i, medians[i])
     _margin_text(ax, None, "median")
     ax.set_xlabel(f"{xlabel} ({unit}{', logarithmic axis' if log else ''})", color=_INK)
     return ax
