@@ -20,13 +20,14 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import random
 import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
 
@@ -35,7 +36,7 @@ import torch
 
 from d2lperf import stats
 from d2lperf.device import describe_machine, synchronize, synchronizer
-from d2lperf.results import Comparison, Measurement, format_seconds
+from d2lperf.results import Comparison, Measurement, log_ratios
 
 __all__ = ["Benchmark", "ClockTooCoarse", "ResultsDiffer", "Timer", "compare", "measure"]
 
@@ -158,10 +159,8 @@ class Benchmark:
         finally:
             self.elapsed_s = self._clock() - self._start
             # A closed standard output (a pipe that went away) must not cost the result.
-            try:
+            with suppress(OSError, ValueError):
                 print(f"{self.description}: {self.elapsed_s:.4f} sec")
-            except (OSError, ValueError):
-                pass
 
 
 # --------------------------------------------------------------------- leaving things as they were
@@ -225,17 +224,25 @@ class Rules:
     quantile: float = 0.25
     warm_up_calls: int = 5
     warm_up_most: int = 60
-    warm_up_s: float = 0.3
+    warm_up_s: float = 0.2
+    medium_s: float = 1e-3
+    long_s: float = 5e-3
     slow_s: float = 30e-3
     most_loops: int = 1 << 22
     void_factor: float = 3.0
     limit_factor: float = 12.0
-    looks: tuple[int, ...] = (8, 12, 16, 24, 32, 48, 64, 96, 128)
-    least_half_width: float = 0.01
-    share_of_effect: float = 0.1
+    looks: tuple[int, ...] = (16, 24, 32, 48, 64, 96, 128)
+    least_half_width: float = 0.005
+    share_of_effect: float = 0.05
+    settle_s: float = 0.0
+    rest_s: float = 0.0
 
 
 RULES = Rules()
+
+# In processes of their own the functions wait for each other's threads to go to sleep at each
+# change of turn. That costs far more than a phase, so phases are longer and rounds fewer.
+ISOLATED_RULES = Rules(samples=40, settle_s=5e-3, looks=(8, 12, 16, 24, 32), rest_s=0.1)
 
 
 class Subject:
@@ -298,7 +305,7 @@ class Subject:
         """Call until the times have settled; return the estimated seconds of one call.
 
         Settled: at least five calls, the last three within twice the fastest. A slow function
-        gets by with three calls. At most 60 calls or 0.3 s after the first.
+        gets by with three calls. At most 60 calls or 0.2 s after the first.
         """
         rules, calls = self._rules, self.first_calls_s
         if not calls:
@@ -353,15 +360,19 @@ class Subject:
         one = call_s * loops
         if one > rules.slow_s:
             settle, samples = 0, 1
-        elif one > 2e-3 and not self.on_device:
-            settle, samples = 1, 3
+        elif one > rules.medium_s and not self.on_device:
+            settle, samples = loops, 3
         else:
             settle, samples = loops, rules.samples
+        if rules.settle_s:
+            settle = max(settle, round(rules.settle_s / call_s))
         return Plan(settle, loops, samples, rules.limit_factor * one)
 
     def phase(self, plan: Plan) -> list[float]:
         """Run one phase; return its samples in seconds for one call, [] if it ran away."""
-        if plan.settle and self.run(plan.settle) > plan.limit_s * max(1, plan.settle / plan.loops):
+        # After a rest the first calls wake threads up, which may take any time: no limit then.
+        settled = self.run(plan.settle) if plan.settle else 0.0
+        if settled > plan.limit_s and not self._rules.rest_s:
             return []
         samples = []
         for _ in range(plan.samples):
@@ -373,12 +384,11 @@ class Subject:
 
 
 def _phase_value(samples: list[float], quantile: float) -> float:
-    """The given quantile of a few samples, linear between order statistics."""
-    ordered = sorted(samples)
-    place = quantile * (len(ordered) - 1)
-    low = math.floor(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (place - low) * (ordered[high] - ordered[low])
+    """The order statistic at or below the given quantile: of five the second, of three the least.
+
+    Not interpolated: with few samples the next higher one is too often a disturbed one.
+    """
+    return sorted(samples)[math.floor(quantile * (len(samples) - 1))]
 
 
 def _check_callable(fn: Any, what: str) -> None:
@@ -449,8 +459,8 @@ def measure(
             if len(values) < least:
                 continue
             low, high = stats.median_interval(values, confidence)
-            narrow = high - low <= 2 * RULES.least_half_width * stats.median(values)
-            if (narrow and len(values) >= RULES.looks[0]) or clock() - sampling >= budget_s:
+            narrow = high - low <= 0.02 * stats.median(values)
+            if (narrow and len(values) >= 8) or clock() - sampling >= budget_s:
                 break
     return Measurement(
         name=subject.name,
@@ -587,44 +597,33 @@ class _Rounds:
         """Take one round; return whether it counts."""
         order = self.rng.sample(self.subjects, len(self.subjects))
         values: dict[str, list[float]] = {s.name: [] for s in self.subjects}
-        samples: dict[str, list[float]] = {s.name: [] for s in self.subjects}
-        good = True
-        try:
-            for subject in (*order, *reversed(order)):
-                name = subject.name
-                expected = stats.median(self._recent[name])
-                taken = subject.phase(self.plans[name])
-                samples[name] += taken
-                value = _phase_value(taken, self.rules.quantile) if taken else math.inf
-                values[name].append(value)
-                if math.isfinite(value):
-                    self._recent[name].append(value)
-                if not 0 < value <= self.rules.void_factor * expected:
-                    good = False
-                    # The rest of the round could not count any more.
-                    break
-        except BaseException:
-            # Samples of a round that an error cut off are still samples.
-            for name, taken in samples.items():
-                self.samples[name] += taken
-            raise
+        for subject in (*order, *reversed(order)):
+            name = subject.name
+            expected = stats.median(self._recent[name])
+            taken = subject.phase(self.plans[name])
+            # Samples are kept whatever becomes of the round: they are part of the spread.
+            self.samples[name] += taken
+            value = _phase_value(taken, self.rules.quantile) if taken else math.inf
+            values[name].append(value)
+            if math.isfinite(value):
+                self._recent[name].append(value)
+            if not 0 < value <= self.rules.void_factor * expected:
+                # The rest of the round could not count any more.
+                self.void += 1
+                return False
         gc.collect(0)
-        if not good:
-            self.void += 1
-            return False
         for name, (first, second) in values.items():
             self.phases_s[name].append((first, second))
-            self.samples[name] += samples[name]
         return True
 
     def narrow(self, baseline: str, confidence: float) -> bool:
         """Whether every interval against the baseline is as narrow as it need be."""
-        from d2lperf.results import log_ratios
-
         for name, phases in self.phases_s.items():
             if name == baseline:
                 continue
             logs = log_ratios(phases, self.phases_s[baseline])
+            if not logs:
+                return False
             low, high = stats.signed_rank_interval(logs, confidence)
             effect = abs(stats.hodges_lehmann(logs))
             target = max(self.rules.least_half_width, self.rules.share_of_effect * effect)
@@ -693,7 +692,7 @@ def compare(
         raise ValueError(f"margin is a fraction such as 0.01 for 1 %, but got {margin!r}.")
     _check_budget(budget_s)
     each = stats.simultaneous_confidence(confidence, len(named) - 1)
-    rules = RULES
+    rules = ISOLATED_RULES if isolated else RULES
     if isolated:
         from d2lperf.isolate import isolated_subjects
 
@@ -787,11 +786,16 @@ class _Run:
             calls_s[subject.name] = subject.warm_up()
         plans = _common_plans(self.subjects, calls_s)
         self.rounds = _Rounds(self.subjects, plans, calls_s, self.rng, self.rules)
-        ends, least = self._deadline(budget_s, plans, calls_s)
+        round_s = sum(
+            2 * calls_s[name] * (plan.settle + plan.samples * plan.loops)
+            for name, plan in plans.items()
+        )
+        ends, latest = self._deadlines(budget_s, max(calls_s.values()), round_s)
         self.stage = "the rounds"
         cpu, wall = self.cpu_clock(), self.clock()
-        with _progress(progress, ends - wall) as show:
-            self._take_rounds(ends, least, show)
+        lasts = max(ends - wall, min(latest - wall, stats.min_pairs(self.each) * round_s))
+        with _progress(progress, lasts) as show:
+            self._take_rounds(ends, latest, show)
         cpu, wall = self.cpu_clock() - cpu, self.clock() - wall
         # More processor time than wall time: thread pools are at work, and may be in each
         # other's way. Functions on one thread cannot be.
@@ -799,81 +803,95 @@ class _Run:
             self.stage = "the check for thread pools that disturb each other"
             self.refusal = self._find_interference(plans)
 
-    def _deadline(self, budget_s, plans, calls_s) -> tuple[float, int]:
-        """When sampling must end, and the rounds that are taken even past it."""
-        least = stats.min_pairs(self.each)
+    def _deadlines(
+        self, budget_s: float | None, slowest_s: float, round_s: float
+    ) -> tuple[float, float]:
+        """When sampling ends, and until when it goes on for want of enough rounds."""
         if budget_s is not None:
-            return self.began + budget_s, 0
-        budget_s = 0.45 * len(self.subjects)
-        first = sum(s.first_calls_s[0] for s in self.subjects)
-        round_s = sum(
-            2 * calls_s[name] * (plan.settle + plan.samples * plan.loops)
-            for name, plan in plans.items()
-        )
-        # The very first calls may compile for seconds; the sampling gets its time all the same.
-        budget_s = max(budget_s + first, self.clock() - self.began + 0.2 * len(self.subjects))
-        if 1.5 * least * round_s > budget_s:
-            wanted = min(10.0, 1.5 * least * round_s)
-            if wanted > budget_s:
-                budget_s = self.clock() - self.began + wanted
-        return self.began + budget_s, 0
+            return self.began + budget_s, self.began + budget_s
+        now, k = self.clock(), len(self.subjects)
+        # The very first calls may have compiled for seconds; sampling gets its time all the same.
+        ends = max(self.began + 0.4 * k, now + 0.2 * k)
+        if self.isolated:
+            # A round rests twice for each function; twelve rounds give a fair interval.
+            ends = now + 12 * 2 * k * (self.rules.rest_s + 0.02)
+        # Slow functions get what the fewest useful rounds should take, within reason.
+        if slowest_s > self.rules.long_s:
+            return ends, max(ends, now + min(10.0, 1.5 * stats.min_pairs(self.each) * round_s))
+        return ends, ends
 
-    def _take_rounds(self, ends: float, least: int, show: Callable[[int], None]) -> None:
-        rounds, looks = self.rounds, self.rules.looks
-        start = stats.min_pairs(self.each)
-        looks = sorted({max(look, start) for look in looks})
+    def _take_rounds(self, ends: float, latest: float, show: Callable[[int], None]) -> None:
+        rounds, start = self.rounds, stats.min_pairs(self.each)
+        looks = sorted({max(look, start) for look in self.rules.looks})
         while True:
             rounds.take()
             n = rounds.count
             show(n)
             if n in looks and rounds.narrow(self.baseline, self.each):
                 return
-            if n >= looks[-1]:
-                return
-            if self.clock() >= ends and n + rounds.void >= least:
+            now = self.clock()
+            if n >= looks[-1] or now >= latest or (now >= ends and n >= start):
                 return
 
     def _find_interference(self, plans: dict[str, Plan]) -> str:
         """Why no verdict can be given, or "" where each runs alone as it runs in turns.
 
-        Each function is run alone for a while. One that then needs much less time than in turns
-        was held up by the others; to tell that from a load that has just ended, it is put in
-        turns once more.
+        Each function is run alone for a while. One that then needs much less time than in turns,
+        or runs smoothly while in turns its rounds are void again and again, was held up by the
+        others. To tell that from a load that has just ended, it is put in turns once more.
         """
+        rounds = self.rounds
+        stumbling = rounds.void >= 4 and 4 * rounds.void >= rounds.count + rounds.void
+        alone, smooth = {}, True
         for subject in self.subjects:
-            name = subject.name
-            turns = [min(pair) for pair in self.rounds.phases_s[name]]
-            if len(turns) < 4:
-                continue
-            typical = stats.quartiles(turns)[0]
-            alone = self._alone(subject, plans[name])
-            if typical < 1.3 * alone:
-                continue
-            before = self.rounds.count
-            for _ in range(4):
-                self.rounds.take()
-            again = [min(pair) for pair in self.rounds.phases_s[name][before:]]
-            if again and stats.quartiles(again)[0] < 1.3 * alone:
-                continue
-            others = " and ".join(repr(s.name) for s in self.subjects if s is not subject)
-            return (
-                f"{name!r} takes {typical / alone:.1f} times as long in turns with {others} as "
-                "alone: they disturb each other (thread pools, most likely). "
-                "Use isolated=True, which gives each a process of its own"
+            alone[subject.name], slow_share = self._alone(subject, plans[subject.name])
+            smooth = smooth and slow_share < 0.1
+        slowed = self._slowed(alone, 0)
+        if not slowed and not (stumbling and smooth):
+            return ""
+        before, void_before = rounds.count, rounds.void
+        tries = 4 if slowed else 8
+        for _ in range(tries):
+            rounds.take()
+        again = self._slowed(alone, before)
+        if slowed and again:
+            name, factor = again
+            others = " and ".join(repr(s.name) for s in self.subjects if s.name != name)
+            found = f"{name!r} takes {factor:.1f} times as long in turns with {others} as alone"
+        elif stumbling and smooth and 4 * (rounds.void - void_before) >= tries:
+            found = (
+                f"each runs smoothly alone, but in turns {rounds.void} of "
+                f"{rounds.count + rounds.void} rounds went far beyond their plan"
             )
-        return ""
+        else:
+            return ""
+        return (
+            f"{found}: the functions disturb each other (their thread pools, most likely). "
+            "Use isolated=True, which gives each a process of its own"
+        )
 
-    def _alone(self, subject: Subject, plan: Plan) -> float:
-        """Seconds of one call when nothing else runs between: lower quartile of late phases."""
+    def _slowed(self, alone: dict[str, float], since: int) -> tuple[str, float] | None:
+        """The function that turns slow down most, with the factor, if that is above 1.3."""
+        factors = {}
+        for name, level in alone.items():
+            turns = [min(pair) for pair in self.rounds.phases_s[name][since:]]
+            if turns:
+                factors[name] = stats.quartiles(turns)[0] / level
+        worst = max(factors, key=factors.get, default=None)
+        return (worst, factors[worst]) if worst and factors[worst] > 1.3 else None
+
+    def _alone(self, subject: Subject, plan: Plan) -> tuple[float, float]:
+        """Run one function for 0.12 s: its lower quartile of phases, and the share of slow ones."""
         values = []
+        plan = replace(plan, limit_s=math.inf)
         ends = self.clock() + 0.12
         while len(values) < 4 or (self.clock() < ends and len(values) < 400):
-            taken = subject.phase(Plan(plan.settle, plan.loops, plan.samples, math.inf))
-            values.append(_phase_value(taken, self.rules.quantile))
-            if self.clock() >= ends + 2:
-                break
+            values.append(_phase_value(subject.phase(plan), self.rules.quantile))
         # The early phases may still suffer from what ran before.
-        return stats.quartiles(values[len(values) // 2 :])[0]
+        late = values[len(values) * 3 // 5 :]
+        level = stats.quartiles(late)[0]
+        slow = sum(value > self.rules.void_factor * level for value in late)
+        return level, slow / len(late)
 
     def comparison(self, partial: bool = False) -> Comparison:
         """The result as it stands."""
@@ -902,8 +920,12 @@ class _Run:
 
 @contextmanager
 def _progress(wanted: bool | None, seconds: float) -> Iterator[Callable[[int], None]]:
-    """A progress bar over the rounds for long comparisons; nothing for short ones."""
-    if wanted is False or (wanted is None and seconds <= 5):
+    """A progress bar over the rounds for long comparisons; nothing for short ones.
+
+    The environment variable TQDM_DISABLE=1 turns it off; `tqdm.auto` ignores it in a kernel.
+    """
+    disabled = os.environ.get("TQDM_DISABLE", "") not in ("", "0")
+    if wanted is False or disabled or (wanted is None and seconds <= 5):
         yield lambda n: None
         return
     from tqdm.auto import tqdm

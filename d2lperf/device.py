@@ -13,6 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -224,13 +225,9 @@ def _processor_name() -> str:
     elif sys.platform == "darwin":
         import subprocess
 
-        try:
-            name = subprocess.run(
-                ["sysctl", "-n", "machdep.cpu.brand_string"],
-                capture_output=True, text=True, timeout=5, check=True,
-            ).stdout
-        except (OSError, subprocess.SubprocessError):
-            pass
+        ask = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        with suppress(OSError, subprocess.SubprocessError):
+            name = subprocess.run(ask, capture_output=True, text=True, timeout=5).stdout
     elif sys.platform == "win32":
         import winreg
 

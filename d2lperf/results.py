@@ -322,7 +322,9 @@ def _ratio_of(first: tuple, second: tuple, confidence: float) -> tuple[float, fl
 def log_ratios(
     first: Sequence[tuple[float, float]], second: Sequence[tuple[float, float]]
 ) -> list[float]:
-    """Return one log time ratio for each round: the mean of its two mirrored pairs.
+    """Return one log time ratio for each quiet round: the mean of its two mirrored pairs.
+
+    Which rounds are quiet is told by `d2lperf.stats.quiet_rounds`.
 
     Args:
         first: for each round the two phase values of one function, in seconds.
@@ -331,10 +333,11 @@ def log_ratios(
     >>> [round(math.exp(x), 3) for x in log_ratios([(2.0, 8.0)], [(1.0, 4.0)])]
     [2.0]
     """
-    return [
-        (math.log(a1) + math.log(a2) - math.log(b1) - math.log(b2)) / 2
-        for (a1, a2), (b1, b2) in zip(first, second)
-    ]
+    logs = []
+    for place in stats.quiet_rounds(first, second):
+        (a1, a2), (b1, b2) = first[place], second[place]
+        logs.append((math.log(a1) + math.log(a2) - math.log(b1) - math.log(b2)) / 2)
+    return logs
 
 
 @dataclass(frozen=True)
@@ -383,6 +386,15 @@ class Comparison:
         """How many rounds the ratios rest on."""
         return min((len(v) for v in self.phases_s.values()), default=0)
 
+    @property
+    def set_aside(self) -> int:
+        """How many more rounds are left out of at least one ratio to the baseline: not quiet."""
+        base = self.phases_s[self.baseline][: self.rounds]
+        quiet = set(range(self.rounds))
+        for name in self.names:
+            quiet &= set(stats.quiet_rounds(self.phases_s[name][: self.rounds], base))
+        return self.rounds - len(quiet)
+
     def _check_name(self, name: str) -> None:
         if name not in self.names:
             raise KeyError(
@@ -395,7 +407,7 @@ class Comparison:
         self._check_name(other)
         n = self.rounds
         if n == 0:
-            return Ratio(math.nan, 0.0, math.inf, NOT_DECIDED, self.refusal or "no round ended")
+            return Ratio(math.nan, 0.0, math.inf, NOT_DECIDED, self.refusal or self._why(0, 1))
         confidence = stats.simultaneous_confidence(self.confidence, intervals)
         first, second = (
             tuple(map(tuple, self.phases_s[key][:n])) for key in (name, other)
@@ -407,14 +419,24 @@ class Comparison:
         verdict = judge(low, high, self.margin)
         reason = ""
         if verdict == NOT_DECIDED:
-            needed = stats.min_pairs(confidence)
-            reason = (
-                f"only {n} rounds fitted the budget and an interval needs {needed}: "
-                "give a larger budget_s"
-                if n < needed
-                else "the interval is wide: give a larger budget_s, or a quieter machine"
-            )
+            left = len(stats.quiet_rounds(first, second))
+            reason = self._why(left, stats.min_pairs(confidence))
         return Ratio(ratio, *ends, verdict, reason)
+
+    def _why(self, rounds: int, needed: int) -> str:
+        """Why there is no verdict: disturbed, too few rounds, or too much noise."""
+        if self.void > self.rounds:
+            return (
+                f"{self.void} of {self.void + self.rounds} rounds went far beyond their plan: "
+                "another program takes the cores, or the functions disturb each other "
+                "(then use isolated=True)"
+            )
+        if rounds < needed:
+            return (
+                f"only {rounds} rounds fitted the budget and an interval needs {needed}: "
+                "give a larger budget_s"
+            )
+        return "the interval is wide: give a larger budget_s, or a quieter machine"
 
     def between(self, name: str, other: str) -> Ratio:
         """Return the time of `name` relative to `other`, any two of the functions.
@@ -476,12 +498,12 @@ class Comparison:
             )
         unit = "quads" if len(self.names) == 2 else "rounds"
         footer = [
-            f"{self.confidence * 100:g} % intervals from {self.rounds} {unit} "
-            f"in {self.elapsed_s:.2f} s ({self.void} voided)"
+            f"{self.confidence * 100:g} % intervals from {self.rounds - self.set_aside} {unit} "
+            f"in {self.elapsed_s:.2f} s ({self.void + self.set_aside} voided)"
         ]
         reasons = {entry.reason for entry in self if entry.reason}
         footer += [f"not decided: {reason}" for reason in sorted(reasons)]
-        return header, rows, footer + list(self.notes)
+        return header, rows, footer + [f"note: {note}" for note in self.notes]
 
     def __str__(self) -> str:
         header, rows, footer = self._table()

@@ -19,6 +19,7 @@ __all__ = [
     "median_interval",
     "min_pairs",
     "quartiles",
+    "quiet_rounds",
     "signed_rank_interval",
     "simultaneous_confidence",
     "wilson_interval",
@@ -249,6 +250,43 @@ def simultaneous_confidence(confidence: float, intervals: int) -> float:
     if intervals < 1:
         raise ValueError(f"intervals must be at least 1, but got {intervals!r}.")
     return 1 - (1 - confidence) / intervals
+
+
+def quiet_rounds(*series: Sequence[tuple[float, float]]) -> list[int]:
+    """Return the rounds in which no function was far above its own quiet level.
+
+    A neighbour that takes a core away makes some rounds slower for everybody, by an amount
+    that says nothing about the functions. A function's quiet level is the lower quartile of its
+    phases; far above it is more than 10 % and more than three times the distance from the 5th
+    to the 25th percentile. The rule looks at each function by itself and never at their ratio, so
+    it favours neither. Where fewer than half of the rounds would be left, that is how this
+    machine is, and all of them count.
+
+    Args:
+        series: for each function n pairs of positive times, any unit.
+
+    Returns:
+        The numbers of the rounds to use, in order.
+
+    Raises:
+        ValueError: no function, or functions with different numbers of rounds.
+
+    >>> quiet_rounds([(1.0, 1.0)] * 9 + [(1.0, 3.0)], [(2.0, 2.0)] * 10)
+    [0, 1, 2, 3, 4, 5, 6, 7, 8]
+    """
+    lengths = {len(pairs) for pairs in series}
+    if len(lengths) != 1:
+        raise ValueError(f"every function needs the same number of rounds, but got {lengths}.")
+    n = lengths.pop()
+    if n == 0:
+        return []
+    quiet = np.ones(n, dtype=bool)
+    for pairs in series:
+        logs = np.log(np.asarray(pairs, dtype=np.float64))
+        low, level = np.quantile(logs, [0.05, 0.25])
+        quiet &= logs.max(axis=1) <= level + max(math.log(1.1), 3 * (level - low))
+    chosen = np.flatnonzero(quiet) if 2 * quiet.sum() >= n else np.arange(n)
+    return chosen.tolist()
 
 
 def wilson_interval(

@@ -1,0 +1,463 @@
+"""How often do benchmarking tools decide wrongly? The study behind `d2lperf.compare`.
+
+Pairs of snippets whose true ratio is known by construction (the same step done 100, 103 or 110
+times) go to several tools in turn, on a quiet machine, beside a process that burns a core in
+bursts, and with a load that sets in half-way. Printed is the table of the wrong and the missed
+verdicts, with 95 % intervals (Wilson), the errors of the ratios, and what each tool cost.
+
+    python benchmarks/verdicts.py                      # everything, about half an hour
+    python benchmarks/verdicts.py --tools d2lperf      # ours alone, a few minutes
+    python benchmarks/verdicts.py --repeats 2          # a quick look
+
+Run it on a machine that does nothing else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import statistics
+import sys
+import time
+import timeit
+import types
+import warnings
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.utils.benchmark
+from load import Load
+from tqdm import tqdm
+
+import d2lperf
+from d2lperf.stats import wilson_interval
+
+# ------------------------------------------------------------------------------ the snippets
+
+# A maker sets up data and returns `snippet(n)`: a function that does one step `n` times. Snippets
+# of one pair share their data, since two tensors at other addresses differ in speed by a per cent
+# or two, which is real and not the error of a tool. 110 steps are 10 % more work than 100,
+# whatever a step costs.
+
+
+def python_loop():
+    def snippet(n):
+        def run():
+            total = 0
+            for i in range(n):
+                total += i & 7
+
+        return run
+
+    return snippet
+
+
+def small_operations():
+    x = torch.ones(64)
+
+    def snippet(n):
+        def run():
+            for _ in range(n):
+                torch.add(x, 1.0)
+
+        return run
+
+    return snippet
+
+
+def products():
+    a = torch.ones(32, 32)
+
+    def snippet(n):
+        def run():
+            for _ in range(n):
+                torch.mm(a, a)
+
+        return run
+
+    return snippet
+
+
+def copies():
+    source, target = torch.ones(4096), torch.empty(4096)
+
+    def snippet(n):
+        def run():
+            for _ in range(n):
+                target.copy_(source)
+
+        return run
+
+    return snippet
+
+
+def forwards():
+    """A step is a layer of one sample: overhead and a thin product."""
+    weight, bias, x = torch.ones(64, 64), torch.ones(64), torch.ones(1, 64)
+
+    def snippet(n):
+        def run():
+            with torch.no_grad():
+                for _ in range(n):
+                    torch.relu(torch.addmm(bias, x, weight))
+
+        return run
+
+    return snippet
+
+
+def threaded_forwards():
+    """A step is a layer of a batch, which every core takes part in."""
+    weight, x = torch.ones(256, 256), torch.ones(64, 256)
+
+    def snippet(n):
+        def run():
+            with torch.no_grad():
+                for _ in range(n):
+                    torch.relu(torch.mm(x, weight))
+
+        return run
+
+    return snippet
+
+
+# name -> (maker, steps at 1.00, 1.03 and 1.10 of the work). A threaded step is long: fewer of them
+# keep the snippet below 5 ms, and so 3 % takes a longer one than 10 %.
+SNIPPETS = {
+    "python": (python_loop, (1000, 1030, 1100)),
+    "small operations": (small_operations, (100, 103, 110)),
+    "products": (products, (100, 103, 110)),
+    "copies": (copies, (100, 103, 110)),
+    "forward": (forwards, (100, 103, 110)),
+    "threaded forward": (threaded_forwards, (10, None, 11)),
+    "long threaded forward": (threaded_forwards, (33, 34, None)),
+}
+TRUTHS = {"null": 0, "3 %": 1, "10 %": 2}
+CONDITIONS = ("quiet", "bursts", "half-way")
+
+
+def copy_of(fn: types.FunctionType) -> types.FunctionType:
+    """The same code with the same data under another name: an exact copy."""
+    return types.FunctionType(
+        fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__
+    )
+
+
+def with_slow_start(fn: Callable[[], object]) -> Callable[[], object]:
+    """The same function, but its first three calls also take 30 ms each, as if to compile."""
+    left = [3]
+
+    def run():
+        if left[0]:
+            left[0] -= 1
+            until = time.perf_counter() + 0.03
+            while time.perf_counter() < until:
+                pass
+        return fn()
+
+    return run
+
+
+def without_slow_start(fn: Callable[[], object]) -> Callable[[], object]:
+    """The partner of `with_slow_start`: the same wrapping, no slow calls."""
+    left = [0]
+
+    def run():
+        if left[0]:
+            left[0] -= 1
+        return fn()
+
+    return run
+
+
+# --------------------------------------------------------------------------------- the tools
+
+# A tool gets two functions and returns (verdict, ratio): verdict -1 when it says that the second
+# is faster, +1 slower, 0 neither; ratio is time of the second over time of the first.
+
+
+def _beyond(ratio: float, threshold: float) -> int:
+    if ratio > 1 + threshold:
+        return 1
+    return -1 if ratio < 1 / (1 + threshold) else 0
+
+
+def _calls_for(fn: Callable[[], object], seconds: float, most: int = 10**7) -> int:
+    start = time.perf_counter()
+    fn()
+    return max(1, min(most, int(seconds / max(time.perf_counter() - start, 1e-9))))
+
+
+def book(a, b):
+    """One loop of up to 1000 calls each, one after the other, no warm-up; more than 5 % counts."""
+    times = []
+    # The book writes the number of calls by hand; here a fresh copy would be needed to find it
+    # without warming up, so both get what lasts about 0.2 s by the snippet's nominal speed.
+    for fn in (a, b):
+        calls = min(1000, max(10, int(0.2 / NOMINAL_S["now"])))
+        start = time.perf_counter()
+        for _ in range(calls):
+            fn()
+        times.append((time.perf_counter() - start) / calls)
+    ratio = times[1] / times[0]
+    return _beyond(ratio, 0.05), ratio
+
+
+def torch_benchmark(a, b):
+    """torch.utils.benchmark, blocked_autorange; a verdict where the quartile ranges are apart."""
+    found = []
+    for fn in (a, b):
+        timer = torch.utils.benchmark.Timer(
+            "fn()", globals={"fn": fn}, num_threads=torch.get_num_threads()
+        )
+        found.append(timer.blocked_autorange(min_run_time=0.2))
+    (a25, a75), (b25, b75) = ((m._p25, m._p75) for m in found)
+    ratio = found[1].median / found[0].median
+    return (1 if b25 > a75 else -1 if b75 < a25 else 0), ratio
+
+
+def best_of_five(a, b):
+    """Timeit, the least of five repeats of 50 ms; more than 5 % counts."""
+    times = []
+    for fn in (a, b):
+        timer = timeit.Timer(fn)
+        number = 1
+        while timer.timeit(number) < 0.05:
+            number *= 2
+        times.append(min(timer.repeat(5, number)) / number)
+    ratio = times[1] / times[0]
+    return _beyond(ratio, 0.05), ratio
+
+
+def welch(a, b):
+    """Twenty means of 10 ms each, one function after the other; Welch's test at 5 %."""
+    from scipy.stats import ttest_ind
+
+    means = []
+    for fn in (a, b):
+        fn()
+        calls = _calls_for(fn, 0.01)
+        sample = []
+        for _ in range(20):
+            start = time.perf_counter()
+            for _ in range(calls):
+                fn()
+            sample.append((time.perf_counter() - start) / calls)
+        means.append(sample)
+    ratio = statistics.mean(means[1]) / statistics.mean(means[0])
+    differs = ttest_ind(means[0], means[1], equal_var=False).pvalue < 0.05
+    return (0 if not differs else 1 if ratio > 1 else -1), ratio
+
+
+def ours(a, b):
+    """Run `d2lperf.compare` as it comes."""
+    found = d2lperf.compare({"a": a, "b": b}, check=False)["b"]
+    return {"faster": -1, "slower": 1}.get(found.verdict, 0), found.ratio
+
+
+TOOLS = {
+    "book": ("the book's protocol (> 5 %)", book),
+    "torch": ("torch.utils.benchmark, quartiles apart", torch_benchmark),
+    "timeit": ("timeit, best of 5 (> 5 %)", best_of_five),
+    "welch": ("20 means each, Welch's test", welch),
+    "d2lperf": ("d2lperf.compare", ours),
+}
+NOMINAL_S = {"now": 1e-4}
+
+# --------------------------------------------------------------------------------- the study
+
+
+@dataclass
+class Trial:
+    """One comparison by one tool."""
+
+    tool: str
+    condition: str
+    snippet: str
+    truth: str
+    true_ratio: float
+    verdict: int
+    ratio: float
+    seconds: float
+
+    @property
+    def right_sign(self) -> int:
+        """The verdict that would be right: 0 for a null."""
+        return 0 if self.true_ratio == 1 else (1 if self.true_ratio > 1 else -1)
+
+
+def make_pair(snippet: str, truth: str, chance: random.Random):
+    """Two functions in random order and the true ratio of the second to the first."""
+    maker, steps = SNIPPETS[snippet]
+    snippet = maker()
+    base = snippet(steps[0])
+    if truth == "slow first calls":
+        pair = [(without_slow_start(base), 1.0), (with_slow_start(copy_of(base)), 1.0)]
+    elif truth == "null":
+        pair = [(base, 1.0), (copy_of(base), 1.0)]
+    else:
+        more = steps[TRUTHS[truth]]
+        pair = [(base, float(steps[0])), (snippet(more), float(more))]
+    chance.shuffle(pair)
+    (a, work_a), (b, work_b) = pair
+    return a, b, work_b / work_a
+
+
+def plan_of_trials(repeats: int, slow_repeats: int):
+    """Every (condition, snippet, truth) of one repeat, as often as asked."""
+    for repeat in range(repeats):
+        for condition in CONDITIONS:
+            for snippet, (_, steps) in SNIPPETS.items():
+                for truth, place in TRUTHS.items():
+                    if steps[place] is not None:
+                        yield condition, snippet, truth
+                if repeat < slow_repeats:
+                    yield condition, snippet, "slow first calls"
+
+
+def study(tools: list[str], repeats: int, slow_repeats: int, seed: int) -> list[Trial]:
+    """Run everything; each pair goes to all the tools, in random order."""
+    chance = random.Random(seed)
+    trials = []
+    expected = dict.fromkeys(tools, 0.5)
+    todo = list(plan_of_trials(repeats, slow_repeats))
+    with Load() as load, tqdm(total=len(todo) * len(tools), unit="trial", mininterval=5) as bar:
+        for condition, snippet, truth in todo:
+            maker, steps = SNIPPETS[snippet]
+            probe = maker()(steps[0])
+            for _ in range(3):
+                probe()
+            NOMINAL_S["now"] = min(timeit.repeat(probe, number=3, repeat=5)) / 3
+            for tool in chance.sample(tools, len(tools)):
+                # Every tool gets a fresh pair: slow first calls are slow for each of them.
+                a, b, true_ratio = make_pair(snippet, truth, chance)
+                if truth != "slow first calls":
+                    a(), b()
+                if condition == "bursts":
+                    load.bursts()
+                    time.sleep(0.1)
+                elif condition == "half-way":
+                    load.after(expected[tool] / 2)
+                start = time.perf_counter()
+                verdict, ratio = TOOLS[tool][1](a, b)
+                took = time.perf_counter() - start
+                load.idle()
+                time.sleep(0.02)
+                if condition == "quiet":
+                    expected[tool] = 0.7 * expected[tool] + 0.3 * took
+                trials.append(
+                    Trial(tool, condition, snippet, truth, true_ratio, verdict, ratio, took)
+                )
+                bar.update()
+    return trials
+
+
+# --------------------------------------------------------------------------------- the tables
+
+
+def rate(hits: int, of: int) -> str:
+    """Return a percentage with its interval."""
+    if of == 0:
+        return "-"
+    low, high = wilson_interval(hits, of)
+    return f"{100 * hits / of:.0f} [{100 * low:.0f}, {100 * high:.0f}]"
+
+
+def print_tables(trials: list[Trial]) -> None:
+    """Print what the study found, as Markdown."""
+    by_tool: dict[str, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        by_tool[trial.tool].append(trial)
+
+    def cells(rows, test, conditions=CONDITIONS):
+        parts = []
+        for condition in conditions:
+            mine = [t for t in rows if t.condition == condition]
+            parts.append(rate(sum(map(test, mine)), len(mine)))
+        return " / ".join(parts)
+
+    print(f"\n{torch.get_num_threads()} threads, torch {torch.__version__}; in each cell: "
+          f"{' / '.join(CONDITIONS)}; % with 95 % intervals\n")
+    head = ["tool", "false verdicts (nulls)", "10 % found", "3 % found", "wrong sign",
+            "slow first calls mistaken"]
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
+    for tool, rows in by_tool.items():
+        kind = defaultdict(list)
+        for t in rows:
+            kind[t.truth].append(t)
+        found = lambda t: t.verdict == t.right_sign  # noqa: E731
+        real = kind["3 %"] + kind["10 %"]
+        wrong = sum(t.verdict == -t.right_sign for t in real)
+        print("| " + " | ".join([
+            TOOLS[tool][0],
+            cells(kind["null"], lambda t: t.verdict != 0),
+            cells(kind["10 %"], found),
+            cells(kind["3 %"], found),
+            f"{wrong} of {len(real)}",
+            cells(kind["slow first calls"], lambda t: t.verdict != 0),
+        ]) + " |")
+
+    print("\nPooled nulls; error of the ratio, median and 95th percentile by condition; seconds")
+    head = ["tool", "false verdicts, pooled", "error, median %", "error, 95th percentile %",
+            "time, median s", "time, most s"]
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
+    for tool, rows in by_tool.items():
+        nulls = [t for t in rows if t.truth == "null"]
+        errors = {
+            c: [100 * abs(t.ratio / t.true_ratio - 1) for t in rows
+                if t.condition == c and t.truth != "slow first calls"]
+            for c in CONDITIONS
+        }
+        times = [t.seconds for t in rows]
+        wrong = sum(t.verdict != 0 for t in nulls)
+        print("| " + " | ".join([
+            TOOLS[tool][0],
+            f"{wrong} of {len(nulls)}: {rate(wrong, len(nulls))}",
+            " / ".join(f"{np.median(e):.2f}" for e in errors.values() if e),
+            " / ".join(f"{np.percentile(e, 95):.1f}" for e in errors.values() if e),
+            f"{statistics.median(times):.2f}",
+            f"{max(times):.2f}",
+        ]) + " |")
+
+    print("\nBy snippet, d2lperf alone: false verdicts, 10 % found, 3 % found, error 95th %")
+    print("| snippet | false | 10 % | 3 % | error |\n|---|---|---|---|---|")
+    for snippet in SNIPPETS:
+        rows = [t for t in by_tool.get("d2lperf", []) if t.snippet == snippet]
+        if not rows:
+            continue
+        of = lambda truth: [t for t in rows if t.truth == truth]  # noqa: E731
+        errors = [100 * abs(t.ratio / t.true_ratio - 1) for t in rows]
+        print("| " + " | ".join([
+            snippet,
+            cells(of("null"), lambda t: t.verdict != 0),
+            cells(of("10 %"), lambda t: t.verdict == t.right_sign),
+            cells(of("3 %"), lambda t: t.verdict == t.right_sign),
+            f"{np.percentile(errors, 95):.1f}",
+        ]) + " |")
+
+
+def main() -> None:
+    """Read the arguments, run the study, print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
+    parser.add_argument("--repeats", type=int, default=9, help="of every cell (default 9)")
+    parser.add_argument("--slow-repeats", type=int, default=2, help="of slow first calls")
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--save", type=Path, help="write the raw trials as JSON")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+    print(f"seed {seed}", file=sys.stderr)
+    trials = study(options.tools, options.repeats, options.slow_repeats, seed)
+    if options.save:
+        options.save.write_text(json.dumps([asdict(t) for t in trials]))
+    print_tables(trials)
+
+
+if __name__ == "__main__":
+    main()
