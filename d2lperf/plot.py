@@ -349,13 +349,14 @@ def _spread(values: np.ndarray) -> np.ndarray:
     lower, upper = np.percentile(values, [25, 75])
     # The width of a bin: Freedman and Diaconis' rule; equal values need some width, too.
     width = 2 * (upper - lower) / n ** (1 / 3) or (values.max() - values.min()) / 20 or 1.0
-    centre = np.median(values)
-    near = np.array([np.count_nonzero(np.abs(values - v) <= width / 2) for v in values])
+    ranks = np.sort(values)
+    near = np.searchsorted(ranks, values + width / 2, side="right")
+    near = near - np.searchsorted(ranks, values - width / 2, side="left")
     near = near / near.max()
     if n < 8:
         near = np.full(n, 0.35)
     # Neighbours get heights far from each other: multiples of the golden ratio, modulo 1.
-    order = np.argsort(np.argsort(values - centre, kind="stable"), kind="stable")
+    order = np.argsort(np.argsort(values, kind="stable"), kind="stable")
     return near * (2 * ((0.5 + order * 0.6180339887498949) % 1) - 1)
 
 
