@@ -253,7 +253,7 @@ def execute(notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300)
         timeout_s: longest time for one cell, in seconds.
 
     Raises:
-        BuildError: a cell raised, took too long, or its kernel died.
+        BuildError: a cell raised or took too long, its kernel died, or it left files behind.
     """
     manager = AsyncKernelManager(kernel_spec_manager=ThisInterpreter())
     client = NotebookClient(
@@ -265,6 +265,7 @@ def execute(notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300)
         resources={"metadata": {"path": str(folder)}},
     )
     code = [(i, c) for i, c in enumerate(notebook.cells) if c.cell_type == "code"]
+    before = set(folder.iterdir())
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # its log, not the cells'
     with client.setup_kernel(env=kernel_environment(), **quiet):
         for count, (index, cell) in enumerate(tqdm(code, desc=name, unit="cell", leave=False), 1):
@@ -282,6 +283,12 @@ def execute(notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300)
                     f"after at most {timeout_s:g} s; the file is as it was.\n\n{cell.source}"
                 ) from None
             cell.execution_count = count
+    litter = sorted(p.name for p in set(folder.iterdir()) - before if not p.name.startswith("."))
+    if litter:
+        raise BuildError(
+            f"{name}: it left {', '.join(litter)} beside the notebooks; "
+            "write into tempfile.TemporaryDirectory() instead"
+        )
 
 
 # -------------------------------------------------------------------------- the program

@@ -1,0 +1,229 @@
+"""notebooks/build.py: the set-up cell, the stored form, execution that leaves failures alone."""
+
+import copy
+import importlib.util
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from notebooks import build
+
+
+def notebook(*sources, setup=True):
+    """A notebook of code cells, the first one tagged as the set-up."""
+    new = nbformat.v4.new_code_cell
+    cells = [new(source) for source in sources]
+    if setup:
+        cells.insert(0, new("# old", metadata={"tags": ["setup"]}))
+    return nbformat.v4.new_notebook(cells=cells)
+
+
+# --------------------------------------------------------------------- the set-up cell
+
+
+def run_setup(monkeypatch, folder, *, installed=None, pip=1):
+    """Execute the set-up cell in a folder; returns (what it put on the path, pip's calls)."""
+    calls = []
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", ["before"])
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed)
+    monkeypatch.setattr(subprocess, "call", lambda command: calls.append(command) or pip)
+    exec(build.SETUP, {})
+    return [str(p) for p in sys.path if p != "before"], calls
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """A folder that looks like the repository."""
+    root = tmp_path / "d2lperf"
+    (root / "d2lperf").mkdir(parents=True)
+    (root / "d2lperf" / "__init__.py").touch()
+    (root / "notebooks" / "deeper").mkdir(parents=True)
+    return root
+
+
+def test_setup_is_short():
+    assert sum(bool(line.strip()) for line in build.SETUP.splitlines()) <= 12
+
+
+def test_setup_does_nothing_where_the_package_is_installed(monkeypatch, tmp_path):
+    spec = importlib.util.find_spec("json")
+    assert run_setup(monkeypatch, tmp_path, installed=spec) == ([], [])
+
+
+@pytest.mark.parametrize("place", ["notebooks", "notebooks/deeper", "../../{}"])
+def test_setup_finds_the_repository_above_or_beside(monkeypatch, clone, place):
+    folder = clone.parent if "{}" in place else clone / place
+    assert run_setup(monkeypatch, folder) == ([str(clone)], [])
+
+
+def test_setup_is_not_misled_by_a_folder_of_the_same_name(monkeypatch, clone):
+    # Beside the repository, Python takes its folder for a package without files: no origin.
+    spec = importlib.util.spec_from_loader("d2lperf", None)
+    assert spec.origin is None
+    assert run_setup(monkeypatch, clone.parent, installed=spec) == ([str(clone)], [])
+
+
+def test_setup_installs_elsewhere(monkeypatch, tmp_path):
+    path, calls = run_setup(monkeypatch, tmp_path, pip=0)
+    assert path == []
+    assert calls == [[sys.executable, "-m", "pip", "install", "-q", "d2lperf"]]
+
+
+def test_setup_says_what_to_do_when_it_cannot_install(monkeypatch, tmp_path):
+    with pytest.raises(ModuleNotFoundError, match="open this notebook in the folder notebooks/"):
+        run_setup(monkeypatch, tmp_path, pip=1)
+
+
+# -------------------------------------------------------------------------- stamping
+
+
+def test_stamp_replaces_the_tagged_cell_only():
+    stamped = build.stamp(notebook("x = 1"))
+    assert [c.source for c in stamped.cells] == [build.SETUP, "x = 1"]
+
+
+@pytest.mark.parametrize("bad, count", [(notebook("x = 1", setup=False), 0), (notebook(), 2)])
+def test_stamp_wants_exactly_one_cell(bad, count):
+    if count == 2:
+        bad.cells += copy.deepcopy(bad.cells)
+    with pytest.raises(build.BuildError, match=f"03-x: .*tag 'setup', found {count}"):
+        build.stamp(bad, "03-x")
+
+
+# ----------------------------------------------------------------------- normalising
+
+
+def test_normalise_twice_changes_nothing():
+    messy = notebook("x = 1  \n\n", "", "print(x)")
+    messy.metadata["widgets"] = {"state": {}}
+    messy.metadata["language_info"] = {"name": "python", "version": "3.11.7"}
+    messy.cells[1].metadata["execution"] = {"iopub.execute_input": "2026-11-21T12:00:00Z"}
+    once = build.normalise(messy)
+    twice = build.normalise(copy.deepcopy(once))
+    assert once == twice
+    assert once.metadata == build.METADATA
+    assert [c.source for c in once.cells] == ["# old", "x = 1", "print(x)"]
+    assert once.cells[1].metadata == {}
+
+
+def test_ids_survive_a_conversion_and_are_unique():
+    one, other = notebook("x = 1", "x = 1", "y"), notebook("x = 1", "x = 1", "y")
+    assert one.cells[1].id != other.cells[1].id
+    ids = [[c.id for c in build.normalise(nb).cells] for nb in (one, other)]
+    assert ids[0] == ids[1]
+    assert len(set(ids[0])) == 4
+    assert ids[0][0] == "setup"
+
+
+def test_streams_are_joined_as_nbval_joins_them():
+    plugin = pytest.importorskip("nbval.plugin")
+    new = nbformat.v4.new_output
+    outputs = [
+        new("stream", name="stdout", text="a"),
+        new("display_data", data={"text/plain": "x  \ny"}),
+        new("stream", name="stdout", text="b\n 10 %\r100 %\n"),
+    ]
+    theirs = plugin.coalesce_streams([nbformat.from_dict(o) for o in copy.deepcopy(outputs)])
+    ours = build.normal_outputs(outputs, 1)
+    assert [o.output_type for o in ours] == ["stream", "display_data"]
+    assert ours[0].text == theirs[0].text == "ab\n100 %\n"
+    assert ours[1].data["text/plain"] == "x\ny"
+
+
+def test_dead_widgets_and_traces_are_left_out():
+    new = nbformat.v4.new_output
+    outputs = [
+        new("display_data", data={build.WIDGET: {"model_id": "abc"}}),
+        new("error", ename="E", evalue="why", traceback=["File /home/someone/x.py", "E: why"]),
+    ]
+    (error,) = build.normal_outputs(outputs, 1)
+    assert error.traceback == ["E: why"]
+
+
+# ------------------------------------------------------------------------- execution
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Notebooks built by the program: one good, one that fails, one not asked for."""
+    folder = tmp_path_factory.mktemp("notebooks")
+    good = [
+        "import os\nprint(os.environ['D2LPERF_STRICT'], os.environ.get('MPLBACKEND', '')[:6])",
+        "1 + 1;",
+        "import sys\nsys.executable == " + repr(sys.executable),
+    ]
+    nbformat.write(notebook(*good), folder / "03-good.ipynb")
+    nbformat.write(notebook("x = 1", "x / 0"), folder / "04-bad.ipynb")
+    nbformat.write(notebook("open('left.txt', 'w').close()"), folder / "05-litter.ipynb")
+    return folder
+
+
+def test_build_executes_counts_and_stores(folder, capsys):
+    path = folder / "03-good.ipynb"
+    assert build.build(path).startswith("03-good: 4 code cells, executed in")
+    built = nbformat.read(path, as_version=4)
+    assert [c.execution_count for c in built.cells] == [1, 2, 3, 4]
+    outputs = [c.outputs for c in built.cells]
+    assert outputs[0] == []
+    assert outputs[1][0].text == "1 module\n"
+    assert outputs[2][0].data["text/plain"] == "2", "a semicolon hides nothing, as under nbval"
+    assert outputs[3][0].data["text/plain"] == "True", "the kernel is the running interpreter"
+    before = path.read_bytes()
+    assert build.build(path, check=True) == "03-good: in its final form"
+    build.build(path)
+    assert path.read_bytes() == before, "two runs of the same store the same"
+
+
+def test_build_leaves_a_failing_notebook_alone(folder):
+    path = folder / "04-bad.ipynb"
+    before = path.read_bytes()
+    with pytest.raises(build.BuildError, match="cell 2") as caught:
+        build.build(path)
+    assert "ZeroDivisionError" in str(caught.value)
+    assert "x / 0" in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_build_refuses_a_notebook_that_litters(folder):
+    with pytest.raises(build.BuildError, match=r"left\.txt"):
+        build.build(folder / "05-litter.ipynb")
+
+
+def test_check_fails_on_another_form(tmp_path):
+    path = tmp_path / "06-x.ipynb"
+    nbformat.write(notebook("x = 1"), path)
+    with pytest.raises(build.BuildError, match=r"build\.py 06 --stamp"):
+        build.build(path, check=True)
+    assert build.build(path, run=False) == "06-x: 2 code cells, stamped"
+    assert build.build(path, check=True) == "06-x: in its final form"
+
+
+def test_find_names_what_there_is(tmp_path):
+    for name in ("00-a", "01-b"):
+        nbformat.write(notebook(), tmp_path / f"{name}.ipynb")
+    assert [p.stem for p in build.find([], tmp_path)] == ["00-a", "01-b"]
+    assert [p.stem for p in build.find(["01"], tmp_path)] == ["01-b"]
+    assert [p.stem for p in build.find(["notebooks/01-b.ipynb", "00"], tmp_path)] == [
+        "00-a",
+        "01-b",
+    ]
+    with pytest.raises(build.BuildError, match=r"asked for notebook '07'.*00-a, 01-b"):
+        build.find(["07"], tmp_path)
+
+
+def test_program_says_what_is_not_there(capsys):
+    assert build.main(["99"]) == 1
+    assert "asked for notebook '99'" in capsys.readouterr().err
+
+
+def test_write_is_all_or_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "a.ipynb"
+    path.write_text("old")
+    monkeypatch.setattr(build.os, "replace", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        build.write(path, "new")
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.ipynb"]

@@ -1,0 +1,199 @@
+"""What a newcomer meets: README.md, make, the lock, conda's file."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10, where pytest brings the same parser along
+    import tomli as tomllib
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LOCK = [
+    Requirement(line)
+    for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    if not line.startswith("#")
+]
+needs_make = pytest.mark.skipif(
+    os.name != "posix" or not shutil.which("make"), reason="needs make and a POSIX shell"
+)
+
+
+def make(*arguments, **options):
+    return subprocess.run(
+        ["make", *arguments], cwd=ROOT, capture_output=True, text=True, encoding="utf-8", **options
+    )
+
+
+# ------------------------------------------------------------------------------- README
+
+
+def test_example_of_the_readme_runs(capsys):
+    (example,) = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
+    assert len(example.splitlines()) <= 12
+    exec(example, {})
+    printed = capsys.readouterr().out
+    assert re.search(r"^a thousand products: \d+\.\d{4} sec$", printed, re.M)
+    assert "time relative to x * x * x" in printed
+    assert re.search(r"^claim (borne out|not decided here): x \*\* 3 is faster", printed, re.M)
+
+
+def test_links_of_the_readme_resolve():
+    for target in re.findall(r"\]\(([^)\s]+)\)", README):
+        assert target.startswith("http") or (ROOT / target).exists(), target
+
+
+def test_readme_lists_every_notebook():
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        assert f"](notebooks/{path.name})" in README
+
+
+@needs_make
+@pytest.mark.parametrize("target", sorted(set(re.findall(r"\bmake ([a-z]+)", README)) - {"test"}))
+def test_targets_of_the_readme_exist(target, tmp_path):
+    run = make("-n", target, f"VENV={tmp_path}", f"PYTHON={sys.executable}")
+    assert run.returncode == 0, run.stderr
+
+
+def test_files_that_the_readme_names_exist():
+    named = re.findall(r"`((?:benchmarks|tests|docs)/[\w./]+\.\w+)`", README)
+    named += re.findall(r"python ((?:benchmarks|docs)/\w+\.py)", README)
+    named = [n for n in named if "NN" not in n]
+    assert named
+    assert not [n for n in named if not (ROOT / n).exists()]
+
+
+# --------------------------------------------------------------------------------- make
+
+
+@pytest.fixture
+def environment(tmp_path):
+    """A folder that make takes for its finished environment; it is the running interpreter."""
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    python = venv / "bin" / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    (venv / ".ready").touch()
+    return venv
+
+
+@needs_make
+def test_make_alone_says_what_there_is():
+    run = make()
+    assert run.returncode == 0
+    assert "make lab" in run.stdout
+    assert "make test" in run.stdout
+
+
+@needs_make
+def test_make_hands_arguments_to_pytest(environment):
+    run = make("test", f"VENV={environment}", "PYTEST_ARGS=--version --version -p no:cacheprovider")
+    assert run.returncode == 0, run.stderr
+
+
+@needs_make
+def test_make_lab_serves_the_notebooks_here_only(environment, tmp_path):
+    pytest.importorskip("jupyterlab", reason="JupyterLab is in the extra 'notebooks'")
+    runtime = tmp_path / "runtime"
+    folders = (
+        "JUPYTER_RUNTIME_DIR",
+        "JUPYTER_CONFIG_DIR",
+        "JUPYTER_DATA_DIR",
+        "JUPYTERLAB_WORKSPACES_DIR",
+    )
+    server = subprocess.Popen(
+        ["make", "lab", f"VENV={environment}", "LAB_ARGS=--no-browser --allow-root --port=0"],
+        cwd=ROOT,
+        env={**os.environ, **dict.fromkeys(folders, str(runtime))},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        end = time.monotonic() + 90
+        while not (found := list(runtime.glob("jpserver-*.json"))) and server.poll() is None:
+            assert time.monotonic() < end, "JupyterLab did not start"
+            time.sleep(0.2)
+        assert found, f"make lab ended with {server.returncode}"
+        time.sleep(0.2)
+        info = json.loads(found[0].read_text())
+        assert info["hostname"] in ("localhost", "127.0.0.1", "::1")
+        address = f"{info['url']}api/contents?token={info['token']}"
+        with urllib.request.urlopen(address, timeout=30) as answer:
+            names = {entry["name"] for entry in json.load(answer)["content"]}
+        assert {path.name for path in (ROOT / "notebooks").glob("*.ipynb")} <= names
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(timeout=30)
+
+
+@needs_make
+def test_make_refuses_an_old_python_in_words(tmp_path):
+    old = tmp_path / "python3.8"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.8.20" || exit 1\n')
+    old.chmod(0o755)
+    run = make("test", f"VENV={tmp_path / 'venv'}", f"PYTHON={old}")
+    assert run.returncode != 0
+    assert "needs Python 3.10 to 3.14" in run.stderr
+    assert "Python 3.8.20" in run.stderr
+    assert "make test PYTHON=" in run.stderr
+    assert not (tmp_path / "venv").exists()
+
+
+# ------------------------------------------------------------------------- dependencies
+
+
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12", "3.13", "3.14"])
+@pytest.mark.parametrize("system", ["linux", "darwin", "win32"])
+def test_lock_holds_what_the_project_asks_for(python, system):
+    here = {"python_version": python, "python_full_version": f"{python}.1", "sys_platform": system}
+    locked = {r.name.lower(): r for r in LOCK if r.marker is None or r.marker.evaluate(here)}
+    groups = [PROJECT["dependencies"], *PROJECT["optional-dependencies"].values()]
+    for requirement in (Requirement(text) for group in groups for text in group):
+        pin = locked.get(requirement.name.lower())
+        assert pin, f"{requirement.name} is not locked for Python {python}: run make lock"
+        (version,) = (s.version for s in pin.specifier)
+        assert requirement.specifier.contains(version), f"{pin} is not {requirement}: run make lock"
+
+
+def test_lock_fits_any_build_of_torch():
+    names = [r.name for r in LOCK]
+    assert not [n for n in names if re.match("nvidia|cuda|triton", n)], "torch asks for them itself"
+    assert "d2l" not in names, "it is installed without its pins"
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert not re.search(r"://|\+cpu|\+cu|--\w|^/|file:", text, re.M)
+    assert all(re.fullmatch(r"==[\w.]+", str(r.specifier)) for r in LOCK)
+
+
+def test_the_book_is_the_same_everywhere():
+    files = ("Makefile", "environment.yml", "README.md")
+    found = [set(re.findall(r"d2l==([\d.]+)", (ROOT / f).read_text("utf-8"))) for f in files]
+    assert found == [{"1.0.3"}] * 3
+
+
+def test_conda_installs_the_extras():
+    text = (ROOT / "environment.yml").read_text(encoding="utf-8")
+    named = re.search(r"-e \.\[([\w,]+)\]", text).group(1).split(",")
+    assert set(named) == set(PROJECT["optional-dependencies"])
+    assert "python=3.11" in text, "the newest that the book's own pins are built for"
+
+
+def test_ci_runs_what_the_readme_says():
+    script = ROOT / ".ci" / "run"
+    assert "\nmake test\n" in script.read_text(encoding="utf-8")
+    if os.name == "posix":
+        assert os.access(script, os.X_OK)
