@@ -1,0 +1,368 @@
+"""Checkers of notebook 02, compilers and interpreters.
+
+They count: operations, graphs, breaks, calls of Python functions. Nothing is timed, and no C++
+compiler is needed.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager, redirect_stderr
+from io import StringIO
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx, nn
+
+from d2lperf.exercises import Feedback, checker, failed, passed, show
+
+__all__ = [
+    "OUTCOMES",
+    "check_branch",
+    "check_bytes_moved",
+    "check_conversions",
+    "check_hybridise",
+    "check_mean_once",
+    "check_simplify",
+]
+
+OUTCOMES = ("refused", "frozen", "right, with a break", "right, in one graph")
+
+
+@contextmanager
+def _fresh_compiler():
+    """Nothing compiled before counts, nothing compiled here stays; warnings and logs kept quiet."""
+    torch._dynamo.reset()
+    try:
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch._dynamo.reset()
+
+
+class _Counting:
+    """A backend that runs graphs as they are and counts them."""
+
+    def __init__(self):
+        self.graphs: list[fx.GraphModule] = []
+
+    def __call__(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable:
+        self.graphs.append(graph)
+        return graph.forward
+
+
+def _same(found: Any, wanted: torch.Tensor) -> bool:
+    return (
+        isinstance(found, torch.Tensor)
+        and found.shape == wanted.shape
+        and torch.allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    )
+
+
+def _plural(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+# --------------------------------------------------------------------------------- hybridise
+
+_LAYERS = os.path.join("torch", "nn", "modules", "")
+
+
+def _python_layers(function: Callable[[], Any]) -> int:
+    """How many `forward` methods of torch's layers Python runs during a call."""
+    calls = 0
+
+    def profile(frame, event, argument):
+        nonlocal calls
+        code = frame.f_code
+        if event == "call" and code.co_name == "forward" and _LAYERS in code.co_filename:
+            calls += 1
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def _convolutions() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5, padding=2),
+        nn.Sigmoid(),
+        nn.AvgPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.Sigmoid(),
+        nn.AvgPool2d(2),
+        nn.Flatten(),
+        nn.Linear(400, 120),
+        nn.Sigmoid(),
+        nn.Linear(120, 10),
+    )
+
+
+@checker
+def check_hybridise(hybridise: Callable[[nn.Module, torch.Tensor], Callable]) -> Feedback:
+    """Check a function that takes Python out of a convolutional network.
+
+    Args:
+        hybridise: function of a network and an example input of shape (batch, 1, 28, 28) that
+            returns a callable.
+    """
+    generator = torch.Generator().manual_seed(0)
+    net = _convolutions().eval().requires_grad_(False)
+    example, *others = (torch.randn(n, 1, 28, 28, generator=generator) for n in (2, 2, 5))
+    with _fresh_compiler():
+        fast = hybridise(net, example)
+        if not callable(fast):
+            return failed(f"hybridise must return something to call, but got {show(fast)}")
+        if not _same(fast(example), net(example)):
+            return failed("on the example itself the result is not that of the network given")
+        for x in others:
+            if not _same(fast(x), net(x)):
+                return failed(
+                    f"right on the example, wrong on other images (a batch of {len(x)}): "
+                    "what was computed once must not be kept"
+                )
+        calls, eager = (_python_layers(lambda f=f: f(others[0])) for f in (fast, net))
+    if calls > 1:
+        return failed(
+            f"the results are right, but Python still runs {_plural(calls, 'forward method')} of "
+            f"layers in one call (the network as given: {eager})"
+        )
+    return passed(f"Equal results, and Python runs {calls} of the network's {eager} forwards.")
+
+
+# ------------------------------------------------------------------------------- conversions
+
+
+class _NumPy(nn.Module):
+    def forward(self, x):
+        return torch.from_numpy(np.log1p(x.numpy()))
+
+
+class _Item(nn.Module):
+    def forward(self, x):
+        return x * x.max().item()
+
+
+def _outcome(tool: str, module: nn.Module) -> str:
+    """What really happens, as one of `OUTCOMES`."""
+    seen, other = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([4.0, 0.5, 7.0])
+    backend = _Counting()
+    with _fresh_compiler():
+        try:
+            if tool == "trace":
+                made = torch.jit.trace(module, seen)
+            elif tool == "script":
+                made = torch.jit.script(module)
+            else:
+                made = torch.compile(module, backend=backend)
+                made(seen)
+            if not _same(made(other), module(other)):
+                return "frozen"
+        except Exception:
+            return "refused"
+        if tool != "compile":
+            return "right, in one graph"
+        torch._dynamo.reset()
+        try:
+            torch.compile(module, backend="eager", fullgraph=True)(seen)
+        except Exception:
+            return "right, with a break"
+    return "right, in one graph" if backend.graphs else "right, with a break"
+
+
+@checker
+def check_conversions(outcome: Mapping[tuple[str, str], str]) -> Feedback:
+    """Check predictions of what tools do with a conversion to NumPy or to a Python number.
+
+    Args:
+        outcome: (conversion, tool) -> one of `OUTCOMES`; conversions "numpy" and "item", tools
+            "trace", "script" and "compile".
+    """
+    modules = {"numpy": _NumPy(), "item": _Item()}
+    wanted = [(c, t) for c in modules for t in ("trace", "script", "compile")]
+    missing = [key for key in wanted if key not in outcome]
+    if missing:
+        return failed(f"no prediction for {missing[0]}; wanted are {len(wanted)} of them")
+    for key in wanted:
+        if outcome[key] not in OUTCOMES:
+            return failed(f"{key}: {outcome[key]!r} is none of {', '.join(map(repr, OUTCOMES))}")
+    wrong = [k for k in wanted if outcome[k] != _outcome(k[1], modules[k[0]])]
+    if wrong:
+        return failed(
+            f"{len(wrong)} of {len(wanted)} are not what happens; look again at "
+            + " and at ".join(f"{tool} of .{conversion}()" for conversion, tool in wrong[:2])
+        )
+    return passed("All six as they happen here.")
+
+
+# ------------------------------------------------------------------------------------ branch
+
+
+@checker
+def check_branch(flip_whole: Callable[[torch.Tensor], torch.Tensor]) -> Feedback:
+    """Check a data-dependent decision that stays inside one graph.
+
+    Args:
+        flip_whole: function that returns x where the sum of x is positive and -x otherwise.
+    """
+    inputs = [
+        torch.tensor([1.0, 2.0, -0.5]),
+        torch.tensor([-1.0, 2.0, -3.0]),
+        torch.tensor([3.0, -3.0]),
+    ]
+    wanted = [x if x.sum() > 0 else -x for x in inputs]
+    for x, right in zip(inputs, wanted):
+        found = flip_whole(x.clone())
+        if not _same(found, right):
+            told = found.tolist() if isinstance(found, torch.Tensor) else show(found)
+            return failed(f"for {x.tolist()} the result must be {right.tolist()}, not {told}")
+    with _fresh_compiler():
+        whole = torch.compile(flip_whole, backend="eager", fullgraph=True)
+        try:
+            results = [whole(x.clone()) for x in inputs]
+        except Exception as error:
+            return failed(
+                "the values are right, but it does not fit into one graph: with fullgraph=True "
+                f"torch.compile raises {type(error).__name__}"
+            )
+        if not all(map(_same, results, wanted)):
+            return failed("right when interpreted, wrong when compiled")
+
+        class Module(nn.Module):
+            def forward(self, x):
+                return flip_whole(x)
+
+        try:
+            exported = torch.export.export(Module(), (inputs[0],), strict=False).module()
+        except Exception as error:
+            return failed(f"torch.export refuses it: {type(error).__name__}")
+        if not _same(exported(inputs[1]), wanted[1]):
+            return failed("the exported program takes the way of its example for other inputs too")
+    return passed("Both ways in one graph: nothing is left for Python to decide.")
+
+
+# ---------------------------------------------------------------------------------- simplify
+
+
+def _untidy(x, y):
+    a = x * 1
+    b = a + 0
+    b.exp()
+    c = 2 * b
+    return c * 1.0 + y
+
+
+def _useful(x, y):
+    return (x * 2 + 1) * y + (x * y + 0.5)
+
+
+def _ends_with_one(x, y):
+    (x + y).relu()
+    return (x - y) * 1
+
+
+@checker
+def check_simplify(simplify: Callable[[fx.GraphModule], fx.GraphModule]) -> Feedback:
+    """Check an fx pass that takes out `x * 1`, `x + 0` and what leads to no result.
+
+    Args:
+        simplify: function of a traced function that returns a traced function.
+    """
+    x, y = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([0.5, 4.0, -1.0])
+    for function, least in ((_untidy, 2), (_useful, 6), (_ends_with_one, 1)):
+        name = function.__name__.strip("_").replace("_", " ")
+        done = simplify(fx.symbolic_trace(function))
+        if not isinstance(done, fx.GraphModule):
+            return failed(f"simplify must return an fx.GraphModule, but got {show(done)}")
+        done.graph.lint()
+        done.recompile()
+        if not _same(done(x, y), function(x, y)):
+            return failed(f"the function '{name}' computes something else after the pass")
+        left = [n for n in done.graph.nodes if n.op.startswith("call")]
+        if len(left) > least:
+            names = ", ".join(n.name for n in left)
+            return failed(
+                f"of the function '{name}' {len(left)} operations are left ({names}); "
+                f"{least} are needed"
+            )
+    return passed("Only what is needed is left, and the results are the same.")
+
+
+# ------------------------------------------------------------------------------- bytes_moved
+
+_CHAINS = {
+    "a chain": [("a", ["z"]), ("b", ["a"]), ("c", ["b"])],
+    "a chain that needs its input again": [("a", ["z"]), ("b", ["a", "z"]), ("c", ["b"])],
+    "one with two inputs": [("a", ["x"]), ("b", ["a", "y"])],
+    "one that uses a value twice": [("a", ["x", "x"]), ("b", ["a", "x"])],
+}
+
+
+def _moved(operations, nbytes: int) -> tuple[int, int]:
+    """Bytes unfused and fused."""
+    made = {name for name, _ in operations}
+    unfused = sum(len(set(inputs)) + 1 for _, inputs in operations)
+    outside = {i for _, inputs in operations for i in inputs} - made
+    return unfused * nbytes, (len(outside) + 1) * nbytes
+
+
+@checker
+def check_bytes_moved(bytes_moved: Callable[[list, int], tuple[int, int]]) -> Feedback:
+    """Check a model of the memory traffic of pointwise operations, unfused and fused.
+
+    Args:
+        bytes_moved: function of the operations (name, names of inputs) and of the bytes of one
+            vector that returns the bytes moved one by one and when fused into one loop.
+    """
+    for what, operations in _CHAINS.items():
+        for nbytes in (1, 4_000_000):
+            found = bytes_moved([(n, list(i)) for n, i in operations], nbytes)
+            if not isinstance(found, tuple) or len(found) != 2:
+                return failed(f"wanted is a pair (unfused, fused), but got {show(found)}")
+            for kind, one, right in zip(("unfused", "fused"), found, _moved(operations, nbytes)):
+                if one != right:
+                    return failed(
+                        f"{what}, {kind}, vectors of {nbytes} bytes: {show(one)} is "
+                        f"{'too much' if operator.gt(one, right) else 'too little'}"
+                    )
+    return passed("Reads and writes counted right, with and without fusion.")
+
+
+# --------------------------------------------------------------------------------- mean_once
+
+
+@checker
+def check_mean_once(mean_once: Callable[[Callable], Callable]) -> Feedback:
+    """Check a mean over the batch that is compiled once for all batch sizes.
+
+    Args:
+        mean_once: function of a backend that returns a compiled function of x, shape
+            (batch, features), which gives the mean over the batch, shape (features,).
+    """
+    backend = _Counting()
+    with _fresh_compiler():
+        compiled = mean_once(backend)
+        counts = []
+        for size in (2, 3, 5, 8, 13):
+            x = torch.arange(4.0 * size).reshape(size, 4)
+            if not _same(compiled(x), x.mean(0)):
+                return failed(f"for a batch of {size} the result is not the mean over the batch")
+            counts.append(len(backend.graphs))
+    if counts[-1] == 0:
+        return failed("the results are right, but the backend was never given a graph")
+    if counts[-1] > 1:
+        return failed(
+            f"batches of 2, 3, 5, 8 and 13 took {counts[-1]} graphs ({counts} after each): "
+            "wanted is one for all"
+        )
+    return passed("Five batch sizes, one graph.")

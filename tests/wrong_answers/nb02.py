@@ -1,0 +1,98 @@
+"""Wrong answers to the exercises of notebook 02: each must be found out, with a reason."""
+
+WRONG = {
+    "hybridise": [
+        # Python still runs every layer
+        "def hybridise(net, x):\n    return net",
+        # a wrapper takes nothing out
+        "def hybridise(net, x):\n    return lambda z: nn.Sequential(net)(z)",
+        # the answer to the example, for ever
+        "def hybridise(net, x):\n    y = net(x)\n    return lambda z: y",
+        # other weights
+        "def hybridise(net, x):\n    return torch.jit.script(get_lenet())",
+        # the batch of the example is baked in
+        "def hybridise(net, x):\n"
+        "    n = len(x)\n"
+        "    return torch.jit.trace(lambda z: net(z[:n]), x)",
+    ],
+    "conversions": [
+        # the folklore: every .numpy() breaks a graph
+        'outcome = {("numpy", "trace"): "frozen", ("numpy", "script"): "refused",\n'
+        '           ("numpy", "compile"): "right, with a break", ("item", "trace"): "frozen",\n'
+        '           ("item", "script"): "right, in one graph",\n'
+        '           ("item", "compile"): "right, with a break"}',
+        # trust in traces
+        'outcome = {(c, t): "right, in one graph" for c in ("numpy", "item")\n'
+        '           for t in ("trace", "script", "compile")}',
+        # half of it
+        'outcome = {("numpy", "trace"): "frozen"}',
+        # a word of one's own
+        'outcome = {(c, t): "works" for c in ("numpy", "item")\n'
+        '           for t in ("trace", "script", "compile")}',
+    ],
+    "branch": [
+        # breaks the graph
+        "def flip_whole(x):\n    return flip(x)",
+        # so does a number in Python's hands
+        "def flip_whole(x):\n    return x * (1 if x.sum().item() > 0 else -1)",
+        # decides for each number by itself
+        "def flip_whole(x):\n    return torch.where(x > 0, x, -x)",
+        # the sign of 0 is 0
+        "def flip_whole(x):\n    return x * torch.sign(x.sum())",
+    ],
+    "simplify": [
+        # dead code only
+        "def simplify(traced):\n"
+        "    traced.graph.eliminate_dead_code()\n"
+        "    return fx.GraphModule(traced, traced.graph)",
+        # every product with a number goes
+        "def simplify(traced):\n"
+        "    for node in list(traced.graph.nodes):\n"
+        "        if node.target is operator.mul and not isinstance(node.args[1], fx.Node):\n"
+        "            node.replace_all_uses_with(node.args[0])\n"
+        "    traced.graph.eliminate_dead_code()\n"
+        "    return fx.GraphModule(traced, traced.graph)",
+        # uses replaced, nodes left
+        "def simplify(traced):\n"
+        "    for node in list(traced.graph.nodes):\n"
+        "        if (node.target, node.args[1:]) in [(operator.mul, (1,)), (operator.add, (0,))]:\n"
+        "            node.replace_all_uses_with(node.args[0])\n"
+        "    return fx.GraphModule(traced, traced.graph)",
+        # nothing at all
+        "def simplify(traced):\n    return traced",
+    ],
+    "bytes_moved": [
+        # fused means: read once, write once; other inputs forgotten
+        "def bytes_moved(operations, nbytes):\n"
+        "    return sum(len(set(i)) + 1 for _, i in operations) * nbytes, 2 * nbytes",
+        # reads only
+        "def bytes_moved(operations, nbytes):\n"
+        "    made = {n for n, _ in operations}\n"
+        "    outside = {i for _, inputs in operations for i in inputs} - made\n"
+        "    return sum(len(set(i)) for _, i in operations) * nbytes, len(outside) * nbytes",
+        # every use in the fused loop counted as a read from memory
+        "def bytes_moved(operations, nbytes):\n"
+        "    unfused = sum(len(set(i)) + 1 for _, i in operations)\n"
+        "    made = {n for n, _ in operations}\n"
+        "    reads = sum(i not in made for _, inputs in operations for i in set(inputs))\n"
+        "    return unfused * nbytes, (reads + 1) * nbytes",
+        # x * x read twice
+        "def bytes_moved(operations, nbytes):\n"
+        "    made = {n for n, _ in operations}\n"
+        "    outside = {i for _, inputs in operations for i in inputs} - made\n"
+        "    return sum(len(i) + 1 for _, i in operations) * nbytes, (len(outside) + 1) * nbytes",
+    ],
+    "mean_once": [
+        # the loop over the batch is unrolled, for each size anew
+        "def mean_once(backend):\n"
+        "    return torch.compile(slow_mean, backend=backend, dynamic=True)",
+        # the first size is taken as a fact
+        "def mean_once(backend):\n"
+        "    return torch.compile(lambda x: x.sum(0) / x.shape[0], backend=backend)",
+        # not compiled
+        "def mean_once(backend):\n    return lambda x: x.mean(0)",
+        # the mean over the features
+        "def mean_once(backend):\n"
+        "    return torch.compile(lambda x: x.mean(1), backend=backend, dynamic=True)",
+    ],
+}
