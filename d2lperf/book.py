@@ -177,6 +177,8 @@ def _broken(name: str, error: Exception) -> BookImportError:
 def _import_torchvision() -> None:
     """Import torchvision, declaring its missing operators if that is what it fails for."""
     global _declared
+    if "torchvision" not in sys.modules:
+        _forget_torchvision()
     try:
         importlib.import_module("torchvision")
         return
@@ -187,10 +189,14 @@ def _import_torchvision() -> None:
         raise _broken("torchvision", error) from error
     import torch
 
-    # The failed import left submodules behind; they'd be taken for whole ones.
-    for name in [n for n in sys.modules if n.partition(".")[0] == "torchvision"]:
-        del sys.modules[name]
+    _forget_torchvision()
     _declared = torch.library.Library("torchvision", "FRAGMENT")
     for schema in _SCHEMAS:
         _declared.define(schema)
     _import("torchvision")
+
+
+def _forget_torchvision() -> None:
+    """Drop what a failed import, ours or an earlier one, has left behind: half a package."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]

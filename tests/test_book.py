@@ -147,7 +147,8 @@ MISSING = """
 import sys, torch
 torch.tries = getattr(torch, "tries", 0) + 1
 TRIES = torch.tries
-stale = hasattr(leftover, "OLD")
+import torchvision
+stale = hasattr(torchvision.leftover, "OLD")  # no such attribute if it's there from before
 leftover.OLD = True
 @torch.library.register_fake("torchvision::nms")
 def nms(dets, scores, iou_threshold): ...
