@@ -339,7 +339,7 @@ class Subject:
                 f"{self.name!r} was called {loops} times and the clock did not move. "
                 "Put a loop inside the function, so that one call does more work."
             )
-        more = 2 if took < 4 * target else 0
+        more = 2 if took < self._rules.slow_s else 0
         return min([took, *(self.run(loops) for _ in range(more))]) / loops
 
     @property
@@ -366,13 +366,14 @@ class Subject:
             settle, samples = loops, rules.samples
         if rules.settle_s:
             settle = max(settle, round(rules.settle_s / call_s))
-        return Plan(settle, loops, samples, rules.limit_factor * one)
+        # Where a rest costs more than a phase, a long phase shrugs a disturbance off better than
+        # it could be repeated.
+        limit_s = math.inf if rules.rest_s else rules.limit_factor * one
+        return Plan(settle, loops, samples, limit_s)
 
     def phase(self, plan: Plan) -> list[float]:
         """Run one phase; return its samples in seconds for one call, [] if it ran away."""
-        # After a rest the first calls wake threads up, which may take any time: no limit then.
-        settled = self.run(plan.settle) if plan.settle else 0.0
-        if settled > plan.limit_s and not self._rules.rest_s:
+        if plan.settle and self.run(plan.settle) > plan.limit_s:
             return []
         samples = []
         for _ in range(plan.samples):
@@ -587,7 +588,7 @@ class _Rounds:
         self.void = 0
         # What a phase is expected to give. It follows the machine: where a load has come to stay,
         # its level becomes the plan, and rounds are not void for ever.
-        self._recent = {s.name: deque([calls_s[s.name]], maxlen=9) for s in subjects}
+        self._recent = {s.name: deque([calls_s[s.name]], maxlen=5) for s in subjects}
 
     @property
     def count(self) -> int:

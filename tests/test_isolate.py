@@ -1,0 +1,72 @@
+"""Functions in processes of their own."""
+
+import os
+
+import pytest
+import torch
+
+from d2lperf.benchmark import ISOLATED_RULES, Plan, compare
+from d2lperf.isolate import CannotIsolate, isolated_subjects
+
+
+def test_each_function_runs_in_a_process_of_its_own_that_ends():
+    with isolated_subjects({"a": os.getpid, "b": os.getpid}) as subjects:
+        first = {s.name: s.call() for s in subjects}
+        again = {s.name: s.call() for s in subjects}
+        assert first == again
+        assert len({os.getpid(), *first.values()}) == 3
+        assert len(subjects[0].first_calls_s) == 2
+    for pid in first.values():
+        with pytest.raises(OSError):
+            os.kill(pid, 0)
+
+
+def test_workers_take_over_threads_and_grad_mode():
+    def settings():
+        return torch.get_num_threads(), torch.is_grad_enabled()
+
+    threads = torch.get_num_threads()
+    with torch.no_grad(), isolated_subjects({"a": settings}) as (subject,):
+        assert subject.call() == (threads, False)
+
+
+def test_phases_come_back_from_the_worker():
+    with isolated_subjects({"a": lambda: sum(range(100))}) as (subject,):
+        call_s = subject.warm_up()
+        assert call_s > 0 and len(subject.first_calls_s) >= 5
+        plan = subject.plan(call_s)
+        assert plan.samples == ISOLATED_RULES.samples
+        assert len(subject.phase(Plan(1, 10, 4, 10.0))) == 4
+
+
+def test_a_workers_error_comes_through_with_its_type():
+    def breaks():
+        raise ZeroDivisionError("in the worker")
+
+    with pytest.raises(ZeroDivisionError, match="in the worker") as caught:
+        compare({"a": lambda: 1, "b": breaks}, isolated=True)
+    assert caught.value.partial.isolated
+
+
+def test_what_cannot_travel_is_explained():
+    lock = __import__("threading").Lock()
+    with pytest.raises(CannotIsolate, match=r"'b'.*cannot be sent"):
+        compare({"a": lambda: 1, "b": lambda: lock and 1}, isolated=True)
+
+
+def test_a_process_that_dies_is_named():
+    with pytest.raises(CannotIsolate, match="process of 'b' ended"):
+        compare({"a": lambda: 1, "b": lambda: os._exit(3)}, isolated=True)
+
+
+def test_an_isolated_comparison_gives_a_verdict_and_says_it_was_isolated():
+    def once():
+        return sum(range(2000)) and None
+
+    def thrice():
+        return (sum(range(2000)), sum(range(2000)), sum(range(2000))) and None
+
+    found = compare({"once": once, "thrice": thrice}, isolated=True, budget_s=8)
+    assert found.isolated
+    assert found["thrice"].verdict in ("slower", "not decided")
+    assert found["thrice"].ratio == pytest.approx(3, rel=0.5)
