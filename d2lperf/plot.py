@@ -171,8 +171,9 @@ def distributions(
 
     Points lie as high above or below the middle of their row as there are others nearby, so
     that the cloud has the shape of the distribution. The bar below covers the middle half
-    (from quartile to quartile), its tick is the median, written at the right. The axis is
-    logarithmic if the largest time is more than eight times the smallest.
+    (from quartile to quartile), its tick is the median, written at the right; a row without
+    samples says so. The axis is logarithmic if the largest time is more than eight times the
+    smallest.
 
     Args:
         samples: times in seconds by name, or a sequence of such sequences.
@@ -185,25 +186,30 @@ def distributions(
         The axes.
 
     Raises:
-        ValueError: nothing to draw, a row without samples, a sample that is not a positive
-            number, or a unit or number of labels that does not fit.
+        ValueError: nothing to draw, a sample that is not a positive number, or a unit or
+            number of labels that does not fit.
     """
     names, rows = _named(samples, labels)
     if unit is not None and unit not in _UNITS:
         raise ValueError(f"unit {unit!r} is none of {', '.join(_UNITS)}")
-    medians = []
-    for row in rows:
-        median = float(np.median(row))
+    medians = [float(np.median(row)) if row.size else math.nan for row in rows]
+    least = float(np.nanmin(medians))
+    texts = []
+    for median in medians:
         own = unit or _time_unit(median)
-        medians.append(f"{_three_digits(median / _UNITS[own])} {own}")
-    unit = unit or _time_unit(min(float(np.median(row)) for row in rows))
+        text = f"{_three_digits(median / _UNITS[own])} {own}"
+        texts.append("no samples" if math.isnan(median) else text)
+    unit = unit or _time_unit(least)
     rows = [row / _UNITS[unit] for row in rows]
-    low, high = min(map(np.min, rows)), max(map(np.max, rows))
+    low, high = np.concatenate(rows).min(), np.concatenate(rows).max()
     log = high > 8 * low
     ax = _row_axes(ax, names, 0.62)
     _scale(ax, low, high, log)
     colours = list(COLOURS.values())
     for i, row in enumerate(rows):
+        _margin_text(ax, i, texts[i], color=_INK if row.size else _SOFT)
+        if not row.size:
+            continue
         colour = colours[i % len(colours)]
         points = ax.scatter(
             row,
@@ -219,7 +225,6 @@ def distributions(
         if len(row) > 1:
             ax.plot([lower, upper], [i + 0.3] * 2, color="#B5B5B5", lw=5, solid_capstyle="butt")
         ax.plot([median], [i + 0.3], "|", color=_INK, ms=9, mew=2, zorder=4)
-        _margin_text(ax, i, medians[i])
     _margin_text(ax, None, "median")
     ax.set_xlabel(f"{xlabel} ({unit}{', logarithmic axis' if log else ''})", color=_INK)
     return ax
@@ -242,8 +247,8 @@ def intervals(
     any other grey.
 
     Args:
-        estimates, lows, highs: ratios and the ends of their intervals; NaN for a row where
-            nothing is known.
+        estimates, lows, highs: ratios and the ends of their intervals, 0 and infinity where
+            an interval has no end; an estimate of NaN for a row where nothing is known.
         labels: names for the rows.
         margin: half the width of the band around 1 in which a difference does not count (0.01:
             from 0.99 to 1.01); None for no band.
@@ -266,11 +271,11 @@ def intervals(
             f"and there are {', '.join(map(str, lengths))}"
         )
     for name, (estimate, low, high) in zip(names, zip(*table, strict=True), strict=True):
-        if not (np.isnan(estimate) or 0 < low <= estimate <= high):
+        if not (np.isnan(estimate) or 0 <= low <= estimate <= high):
             raise ValueError(f"{name}: the ratio {estimate:g} is not in [{low:g}, {high:g}]")
     band = margin or 0.0
     known = np.concatenate([column[~np.isnan(column)] for column in table])
-    known = known[np.isfinite(known)]
+    known = known[np.isfinite(known) & (known > 0)]
     least, most = min([*known, 1 - band]), max([*known, 1 + band])
     ax = _row_axes(ax, names, 0.42)
     _scale(ax, least, most, most > 3 * least, pad=0.1)
@@ -287,10 +292,16 @@ def intervals(
         elif low > 1 + band:
             colour = COLOURS["vermillion"]
         ax.plot([1, estimate], [i, i], color=colour, lw=1, zorder=2)
-        ax.plot([low, high], [i, i], color=colour, lw=8, alpha=0.4, solid_capstyle="butt", zorder=3)
+        shown = np.clip([low, high], *ax.get_xlim())
+        ax.plot(shown, [i, i], color=colour, lw=8, alpha=0.4, solid_capstyle="butt", zorder=3)
         ax.plot([estimate], [i], "|", color=colour, ms=12, mew=2.2, zorder=4)
         ends = [f"{end:.3f}" if end < 10 else f"{end:.1f}" for end in (estimate, low, high)]
-        _margin_text(ax, i, "1" if low == high == 1 else "{} [{}, {}]".format(*ends))
+        text = "{} [{}, {}]".format(*ends)
+        if low == high == 1:
+            text = "1"
+        elif low == 0 or high == np.inf:
+            text = f"{ends[0]}, no interval"
+        _margin_text(ax, i, text)
     if sides:
         for word, place, side in ((f"← {sides[0]}", -6, "right"), (f"{sides[1]} →", 6, "left")):
             ax.annotate(
@@ -319,12 +330,10 @@ def _named(samples: Any, labels: Sequence[str] | None) -> tuple[list[str], list[
         if len(labels) != len(values):
             raise ValueError(f"{len(labels)} labels for {len(values)} rows of samples")
         names = [str(label) for label in labels]
-    if not values:
-        raise ValueError("there are no samples to draw")
     rows = [np.asarray(_array(row), dtype=float).ravel() for row in values]
+    if not any(row.size for row in rows):
+        raise ValueError("there are no samples to draw")
     for name, row in zip(names, rows, strict=True):
-        if not row.size:
-            raise ValueError(f"{name!r} has no samples to draw")
         if not (np.isfinite(row) & (row > 0)).all():
             bad = row[~(np.isfinite(row) & (row > 0))][0]
             raise ValueError(f"{name!r} has a sample that is no positive time: {bad} s")

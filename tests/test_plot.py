@@ -230,6 +230,13 @@ def test_many_functions_with_long_names():
     assert ax.figure.get_figheight() > 3
 
 
+def test_a_row_without_samples_says_so():
+    ax = plot.distributions({"raised": [], "kept": [1e-3, 2e-3]})
+    assert ticks(ax) == ["raised", "kept"]
+    assert texts(ax)[:2] == ["no samples", "1.50 ms"]
+    assert len(ax.collections) == 1
+
+
 def test_tensors_are_samples_too():
     ax = plot.distributions({"a": torch.tensor([1e-3, 2e-3])})
     assert ax.collections[0].get_offsets()[:, 0].tolist() == pytest.approx([1, 2])
@@ -239,7 +246,7 @@ def test_tensors_are_samples_too():
     ("given", "options", "words"),
     [
         ({}, {}, "no samples"),
-        ({"a": []}, {}, "'a' has no samples"),
+        ({"a": [], "b": []}, {}, "no samples"),
         ({"a": [1.0, float("nan")]}, {}, "'a' has a sample that is no positive time: nan s"),
         ({"a": [0.0]}, {}, "'a' .* 0.0 s"),
         ({"a": [1.0]}, {"labels": ["x", "y"]}, "2 labels for 1 rows"),
@@ -313,6 +320,15 @@ def test_intervals_without_a_value():
     ax = plot.intervals([0.7, nan], [0.6, nan], [0.8, nan], ["a", "crashed"])
     assert "not known" in texts(ax)
     assert ticks(ax) == ["a", "crashed"]
+
+
+def test_intervals_without_ends():
+    ax = plot.intervals([0.8, 1.1], [0.0, 1.0], [np.inf, 1.2], ["few", "more"])
+    assert "0.800, no interval" in texts(ax)
+    low, high = ax.get_xlim()
+    assert 0 < low < 0.8 and 1.2 < high < 2
+    line = next(line for line in ax.lines if line.get_linewidth() == 8)
+    assert list(line.get_xdata()) == [low, high]
 
 
 @pytest.mark.parametrize(
