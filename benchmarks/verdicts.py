@@ -430,13 +430,15 @@ def print_tables(trials: list[Trial]) -> None:
         rows = [t for t in by_tool.get("d2lperf", []) if t.snippet == snippet]
         if not rows:
             continue
-        of = lambda truth: [t for t in rows if t.truth == truth]  # noqa: E731
+        kind = defaultdict(list)
+        for t in rows:
+            kind[t.truth].append(t)
         errors = [100 * abs(t.ratio / t.true_ratio - 1) for t in rows]
         print("| " + " | ".join([
             snippet,
-            cells(of("null"), lambda t: t.verdict != 0),
-            cells(of("10 %"), lambda t: t.verdict == t.right_sign),
-            cells(of("3 %"), lambda t: t.verdict == t.right_sign),
+            cells(kind["null"], lambda t: t.verdict != 0),
+            cells(kind["10 %"], lambda t: t.verdict == t.right_sign),
+            cells(kind["3 %"], lambda t: t.verdict == t.right_sign),
             f"{np.percentile(errors, 95):.1f}",
         ]) + " |")
 

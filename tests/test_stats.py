@@ -183,7 +183,7 @@ def test_quiet_rounds_of_nothing_and_of_unequal_lengths():
      stats.signed_rank_interval],
 )
 def test_bad_samples_are_refused(function, bad):
-    with pytest.raises(ValueError, match="non-empty|NaN"):
+    with pytest.raises(ValueError, match=r"non-empty|NaN"):
         function(bad)
 
 
