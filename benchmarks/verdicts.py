@@ -178,7 +178,9 @@ def without_slow_start(fn: Callable[[], object]) -> Callable[[], object]:
 # --------------------------------------------------------------------------------- the tools
 
 # A tool gets two functions and returns (verdict, ratio): verdict -1 when it says that the second
-# is faster, +1 slower, 0 neither; ratio is time of the second over time of the first.
+# is faster, +1 slower, 0 neither, None that it cannot tell; ratio is time of the second over time
+# of the first, nan where the tool gives none.
+VERDICTS = {"faster": -1, "slower": 1, "not decided": None}
 
 
 def _beyond(ratio: float, threshold: float) -> int:
@@ -257,7 +259,7 @@ def welch(a, b):
 def ours(a, b):
     """Run `d2lperf.compare` as it comes."""
     found = d2lperf.compare({"a": a, "b": b}, check=False)["b"]
-    return {"faster": -1, "slower": 1}.get(found.verdict, 0), found.ratio
+    return VERDICTS.get(found.verdict, 0), found.ratio
 
 
 TOOLS = {
@@ -281,9 +283,19 @@ class Trial:
     snippet: str
     truth: str
     true_ratio: float
-    verdict: int
+    verdict: int | None
     ratio: float
     seconds: float
+
+    @property
+    def called(self) -> int:
+        """The verdict, 0 also where the tool could not tell."""
+        return self.verdict or 0
+
+    @property
+    def error(self) -> float:
+        """Error of the ratio in per cent."""
+        return 100 * abs(self.ratio / self.true_ratio - 1)
 
     @property
     def right_sign(self) -> int:
@@ -365,7 +377,16 @@ def rate(hits: int, of: int) -> str:
     if of == 0:
         return "-"
     low, high = wilson_interval(hits, of)
-    return f"{100 * hits / of:.0f} [{100 * low:.0f}, {100 * high:.0f}]"
+    return f"{100 * hits / of:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def percentile(values: list[float], q: float) -> str:
+    """Return a percentile with its 95 % interval from 2000 resamplings of the trials."""
+    if not values:
+        return "-"
+    draws = np.random.default_rng(0).choice(values, size=(2000, len(values)))
+    low, high = np.percentile(np.percentile(draws, q, axis=1), [2.5, 97.5])
+    return f"{np.percentile(values, q):.2f} [{low:.2f}, {high:.2f}]"
 
 
 def print_tables(trials: list[Trial]) -> None:
@@ -384,24 +405,26 @@ def print_tables(trials: list[Trial]) -> None:
     print(f"\n{torch.get_num_threads()} threads, torch {torch.__version__}; in each cell: "
           f"{' / '.join(CONDITIONS)}; % with 95 % intervals\n")
     head = ["tool", "false verdicts (nulls)", "10 % found", "3 % found", "wrong sign",
-            "slow first calls mistaken"]
+            "slow first calls mistaken", "cannot tell"]
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     for tool, rows in by_tool.items():
         kind = defaultdict(list)
         for t in rows:
             kind[t.truth].append(t)
-        found = lambda t: t.verdict == t.right_sign  # noqa: E731
+        found = lambda t: t.called == t.right_sign  # noqa: E731
         real = kind["3 %"] + kind["10 %"]
-        wrong = sum(t.verdict == -t.right_sign for t in real)
+        wrong = sum(t.called == -t.right_sign for t in real)
         print("| " + " | ".join([
             TOOLS[tool][0],
-            cells(kind["null"], lambda t: t.verdict != 0),
+            cells(kind["null"], lambda t: t.called != 0),
             cells(kind["10 %"], found),
             cells(kind["3 %"], found),
             f"{wrong} of {len(real)}",
-            cells(kind["slow first calls"], lambda t: t.verdict != 0),
+            cells(kind["slow first calls"], lambda t: t.called != 0),
+            cells(rows, lambda t: t.verdict is None),
         ]) + " |")
 
+    print("\nThe intervals take the trials as independent; they come from a handful of snippets.")
     print("\nPooled nulls; error of the ratio, median and 95th percentile by condition; seconds")
     head = ["tool", "false verdicts, pooled", "error, median %", "error, 95th percentile %",
             "time, median s", "time, most s"]
@@ -409,18 +432,18 @@ def print_tables(trials: list[Trial]) -> None:
     for tool, rows in by_tool.items():
         nulls = [t for t in rows if t.truth == "null"]
         errors = {
-            c: [100 * abs(t.ratio / t.true_ratio - 1) for t in rows
-                if t.condition == c and t.truth != "slow first calls"]
+            c: [t.error for t in rows if t.condition == c and t.truth != "slow first calls"
+                and np.isfinite(t.ratio)]
             for c in CONDITIONS
         }
         times = [t.seconds for t in rows]
-        wrong = sum(t.verdict != 0 for t in nulls)
+        wrong = sum(t.called != 0 for t in nulls)
         print("| " + " | ".join([
             TOOLS[tool][0],
             f"{wrong} of {len(nulls)}: {rate(wrong, len(nulls))}",
-            " / ".join(f"{np.median(e):.2f}" for e in errors.values() if e),
-            " / ".join(f"{np.percentile(e, 95):.1f}" for e in errors.values() if e),
-            f"{statistics.median(times):.2f}",
+            " / ".join(percentile(e, 50) for e in errors.values()),
+            " / ".join(percentile(e, 95) for e in errors.values()),
+            percentile(times, 50),
             f"{max(times):.2f}",
         ]) + " |")
 
@@ -433,13 +456,13 @@ def print_tables(trials: list[Trial]) -> None:
         kind = defaultdict(list)
         for t in rows:
             kind[t.truth].append(t)
-        errors = [100 * abs(t.ratio / t.true_ratio - 1) for t in rows]
+        errors = [t.error for t in rows if np.isfinite(t.ratio)]
         print("| " + " | ".join([
             snippet,
-            cells(kind["null"], lambda t: t.verdict != 0),
-            cells(kind["10 %"], lambda t: t.verdict == t.right_sign),
-            cells(kind["3 %"], lambda t: t.verdict == t.right_sign),
-            f"{np.percentile(errors, 95):.1f}",
+            cells(kind["null"], lambda t: t.called != 0),
+            cells(kind["10 %"], lambda t: t.called == t.right_sign),
+            cells(kind["3 %"], lambda t: t.called == t.right_sign),
+            percentile(errors, 95),
         ]) + " |")
 
 

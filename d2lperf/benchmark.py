@@ -26,7 +26,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -35,8 +35,14 @@ import numpy as np
 import torch
 
 from d2lperf import stats
-from d2lperf.device import describe_machine, synchronize, synchronizer
-from d2lperf.results import Comparison, Measurement, log_ratios
+from d2lperf.device import machine_card, synchronize, synchronizer
+from d2lperf.results import (
+    Comparison,
+    Measurement,
+    interval_confidence,
+    log_ratios,
+    print_line,
+)
 
 __all__ = ["Benchmark", "ClockTooCoarse", "ResultsDiffer", "Timer", "compare", "measure"]
 
@@ -158,12 +164,31 @@ class Benchmark:
                 raise
         finally:
             self.elapsed_s = self._clock() - self._start
-            # A closed standard output (a pipe that went away) must not cost the result.
-            with suppress(OSError, ValueError):
-                print(f"{self.description}: {self.elapsed_s:.4f} sec")
+            print_line(f"{self.description}: {self.elapsed_s:.4f} sec")
 
 
 # --------------------------------------------------------------------- leaving things as they were
+
+
+def _device_random_state() -> Callable[[], None]:
+    """Note the random state of the accelerators; return what puts it back.
+
+    A generator that does not exist yet is seeded like the CPU's when it comes to be, so that is
+    its state to go back to.
+    """
+    if torch.cuda.is_initialized():
+        states = torch.cuda.get_rng_state_all()
+        return lambda: torch.cuda.set_rng_state_all(states)
+    for module in (getattr(torch, "xpu", None), getattr(torch, "mps", None)):
+        if module is None or not module.is_available():
+            continue
+        if hasattr(module, "get_rng_state_all"):
+            states = module.get_rng_state_all()
+            return lambda: module.set_rng_state_all(states)
+        state = module.get_rng_state()
+        return lambda: module.set_rng_state(state)
+    seed = torch.initial_seed()
+    return lambda: torch.cuda.manual_seed_all(seed) if torch.cuda.is_initialized() else None
 
 
 @contextmanager
@@ -173,7 +198,7 @@ def _undisturbed() -> Iterator[None]:
     threads = torch.get_num_threads()
     grad = torch.is_grad_enabled()
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    restore_devices = _device_random_state()
     gc.disable()
     try:
         yield
@@ -186,8 +211,7 @@ def _undisturbed() -> Iterator[None]:
         random.setstate(states[0])
         np.random.set_state(states[1])
         torch.set_rng_state(states[2])
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
+        restore_devices()
 
 
 # ------------------------------------------------------------------------------- one function
@@ -240,6 +264,10 @@ class Rules:
 
 RULES = Rules()
 
+# measure() looks after so many phases whether the median is known well enough.
+MEASURE_LOOKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+MEASURE_HALF_WIDTH = 0.01
+
 # In processes of their own the functions wait for each other's threads to go to sleep at each
 # change of turn. That costs far more than a phase, so phases are longer and rounds fewer.
 ISOLATED_RULES = Rules(samples=40, settle_s=5e-3, looks=(8, 12, 16, 24, 32), rest_s=0.1)
@@ -278,7 +306,14 @@ class Subject:
         if self._wait is not None:
             self._wait()
         self.first_calls_s.append(clock() - start)
+        # The collector is off: cycles that a call leaves must not pile up. Never inside the clock.
+        gc.collect(0)
         return result
+
+    def first_result(self, keep: bool) -> Any:
+        """Make the first call; return its result only where it is wanted."""
+        result = self.call()
+        return result if keep else None
 
     @property
     def on_device(self) -> bool:
@@ -301,11 +336,12 @@ class Subject:
                 fn()
         return clock() - start
 
-    def warm_up(self) -> float:
+    def warm_up(self, most_s: float = math.inf) -> float:
         """Call until the times have settled; return the estimated seconds of one call.
 
         Settled: at least five calls, the last three within twice the fastest. A slow function
-        gets by with three calls. At most 60 calls or 0.2 s after the first.
+        gets by with three calls, and with two where more would take longer than `most_s`
+        seconds. At most 60 calls or 0.2 s after the first.
         """
         rules, calls = self._rules, self.first_calls_s
         if not calls:
@@ -314,6 +350,8 @@ class Subject:
         while len(calls) < rules.warm_up_most:
             fastest = min(calls)
             least = 3 if fastest > rules.slow_s else rules.warm_up_calls
+            if len(calls) >= 2 and spent + fastest > most_s:
+                break
             if len(calls) >= least and (
                 max(calls[-3:]) <= 2 * fastest or spent >= rules.warm_up_s
             ):
@@ -323,8 +361,10 @@ class Subject:
         return self._estimate()
 
     def _estimate(self) -> float:
-        """Seconds of one call: the least of five short samples, long enough for the clock."""
+        """Seconds of one call: the least of three samples, each long enough for the clock."""
         guess = min(self.first_calls_s[1:] or self.first_calls_s)
+        if guess > self._rules.slow_s:
+            return guess
         target = self.sample_s
         loops = self._loops(guess)
         # A single call is timed with the overhead of the clock, and on some machines in its
@@ -372,15 +412,22 @@ class Subject:
         return Plan(settle, loops, samples, limit_s)
 
     def phase(self, plan: Plan) -> list[float]:
-        """Run one phase; return its samples in seconds for one call, [] if it ran away."""
-        if plan.settle and self.run(plan.settle) > plan.limit_s:
-            return []
-        samples = []
-        for _ in range(plan.samples):
+        """Run one phase; return its samples in seconds for one call.
+
+        One that runs away ends at once: then there are fewer samples than planned, the last of
+        them (or the settling calls) beyond the limit.
+        """
+        samples: list[float] = []
+        if plan.settle:
+            took = self.run(plan.settle)
+            if took > plan.limit_s:
+                return [took / plan.settle]
+        while len(samples) < plan.samples:
             took = self.run(plan.loops)
             samples.append(took / plan.loops)
             if took > plan.limit_s:
-                return []
+                break
+        gc.collect(0)
         return samples
 
 
@@ -411,6 +458,7 @@ def measure(
     name: str | None = None,
     budget_s: float = 0.5,
     confidence: float = 0.95,
+    progress: bool | None = None,
     clock: Callable[[], float] = time.perf_counter,
     synchronize: Callable[[], None] | None = None,
 ) -> Measurement:
@@ -422,8 +470,10 @@ def measure(
     Args:
         fn: called without arguments; what it returns is thrown away.
         name: shown in results; the function's own name by default.
-        budget_s: seconds for the sampling after the warm-up. At least six phases are taken.
+        budget_s: seconds for the sampling after the warm-up. At least as many phases are taken
+            as an interval needs (six for 95 %).
         confidence: of the median's interval.
+        progress: show a progress bar; by default only where it takes more than five seconds.
         clock: returns seconds.
         synchronize: waits for the devices that `fn` uses; found out by default.
 
@@ -441,28 +491,31 @@ def measure(
     """
     _check_callable(fn, "fn")
     _check_budget(budget_s)
-    least = stats.min_pairs(confidence)
+    least = stats.min_pairs(interval_confidence(confidence))
     subject = Subject(name or _name_of(fn), fn, clock=clock, wait=synchronize)
     samples: list[float] = []
     values: list[float] = []
     began = clock()
     with _undisturbed():
         call_s = subject.warm_up()
-        plan = subject.plan(call_s)
         # A phase that runs away is a disturbance to compare(), but part of the spread here.
-        plan = Plan(plan.settle, plan.loops, plan.samples, math.inf)
+        plan = replace(subject.plan(call_s), limit_s=math.inf)
         sampling = clock()
-        while len(values) < 1024:
-            taken = subject.phase(plan)
-            samples += taken
-            values.append(stats.median(taken))
-            gc.collect(0)
-            if len(values) < least:
-                continue
-            low, high = stats.median_interval(values, confidence)
-            narrow = high - low <= 0.02 * stats.median(values)
-            if (narrow and len(values) >= 8) or clock() - sampling >= budget_s:
-                break
+        lasts = max(budget_s, least * call_s * (plan.settle + plan.samples * plan.loops))
+        with _progress(progress, lasts) as show:
+            while len(values) < MEASURE_LOOKS[-1]:
+                taken = subject.phase(plan)
+                samples += taken
+                values.append(stats.median(taken))
+                show(clock() - sampling)
+                if len(values) < least:
+                    continue
+                if clock() - sampling >= budget_s:
+                    break
+                if len(values) in MEASURE_LOOKS:
+                    low, high = stats.median_interval(values, interval_confidence(confidence))
+                    if high - low <= 2 * MEASURE_HALF_WIDTH * stats.median(values):
+                        break
     return Measurement(
         name=subject.name,
         samples_s=samples,
@@ -471,7 +524,7 @@ def measure(
         phases_s=values,
         confidence=confidence,
         elapsed_s=clock() - began,
-        machine=describe_machine(),
+        machine=machine_card(touch=False),
     )
 
 
@@ -517,22 +570,60 @@ def _named(functions: Mapping[str, Callable] | Iterable[Callable]) -> dict[str, 
 def results_equal(a: Any, b: Any) -> str:
     """Return "" when two results agree to their precision, else what differs.
 
-    Tensors, arrays and numbers, also nested in lists, tuples and dictionaries, agree within the
-    tolerance that `torch.testing.assert_close` has for their dtype (the coarser of the two);
-    anything else must be equal.
+    Tensors, numeric arrays and numbers agree within the tolerance that
+    `torch.testing.assert_close` has for their dtype (the coarser of the two); lists, tuples and
+    dictionaries agree where all they hold does; anything else must be equal.
     """
-    try:
-        torch.testing.assert_close(
-            a, b, check_dtype=False, check_device=False, check_stride=False, equal_nan=True
-        )
-        return ""
-    except AssertionError as error:
-        return str(error).strip()
-    except (TypeError, ValueError):  # not made of tensors and numbers
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        if a.keys() != b.keys():
+            return f"the keys differ: {_brief(sorted(a, key=str))}, {_brief(sorted(b, key=str))}"
+        return _first_difference((f"[{key!r}]", a[key], b[key]) for key in a)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        if len(a) != len(b):
+            return f"the lengths differ: {len(a)}, {len(b)}"
+        return _first_difference((f"[{i}]", x, y) for i, (x, y) in enumerate(zip(a, b)))
+    if _numeric(a) and _numeric(b):
+        options = {"check_dtype": False, "check_device": False, "check_stride": False}
         try:
-            return "" if bool(a == b) else f"{_brief(a)} is not equal to {_brief(b)}"
-        except Exception as error:  # an == that does not give a truth value
-            return f"cannot tell whether {_brief(a)} equals {_brief(b)}: {error}"
+            torch.testing.assert_close(a, b, equal_nan=True, **options)
+        except (AssertionError, TypeError, ValueError) as error:
+            # A tensor beside an array or a number: the same values will do.
+            if type(a) is type(b):
+                return str(error).strip()
+            return results_equal(torch.as_tensor(a), torch.as_tensor(b))
+        return ""
+    try:
+        equal = a == b
+        return "" if bool(np.all(equal)) else f"{_brief(a)} is not equal to {_brief(b)}"
+    except Exception as error:  # an == that does not give a truth value
+        return f"no way to tell whether {_brief(a)} equals {_brief(b)}: {error}"
+
+
+def _first_difference(parts: Iterable[tuple[str, Any, Any]]) -> str:
+    for place, x, y in parts:
+        wrong = results_equal(x, y)
+        if wrong:
+            return f"at {place}: {wrong}"
+    return ""
+
+
+def _numeric(value: Any) -> bool:
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind in "biufc"
+    return isinstance(value, (torch.Tensor, np.number, int, float, complex))
+
+
+def _snapshot(result: Any) -> Any:
+    """A copy of the arrays in a result, so that the next function cannot write over them."""
+    if isinstance(result, torch.Tensor):
+        return result.detach().clone()
+    if isinstance(result, np.ndarray):
+        return result.copy()
+    if isinstance(result, dict):
+        return {key: _snapshot(value) for key, value in result.items()}
+    if type(result) in (list, tuple):
+        return type(result)(_snapshot(value) for value in result)
+    return result
 
 
 def _brief(value: Any) -> str:
@@ -540,82 +631,126 @@ def _brief(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _check_results(results: dict[str, Any], baseline: str, check: bool | Callable) -> None:
-    """Complain about the first function whose result differs from the baseline's."""
-    for name, result in results.items():
-        if name == baseline:
-            continue
-        if callable(check):
-            wrong = "" if check(results[baseline], result) else "the given check returned False"
-        else:
-            wrong = results_equal(results[baseline], result)
-        if wrong:
-            raise ResultsDiffer(
-                f"{name!r} and {baseline!r} do not give the same result, so their times "
-                f"cannot be compared.\n{wrong}\n"
-                "Mend one of them; where a difference is meant (random numbers, say) "
-                "pass check=False, or check=a_function(a, b) that returns True when they agree."
-            )
+def _check_result(name: str, baseline: str, expected: Any, result: Any, check: Any) -> None:
+    """Complain where a function's result differs from the baseline's."""
+    if callable(check):
+        wrong = "" if check(expected, result) else "the given check returned False"
+    else:
+        wrong = results_equal(expected, result)
+    if wrong:
+        raise ResultsDiffer(
+            f"{name!r} and {baseline!r} do not give the same result, so their times "
+            f"cannot be compared.\n{wrong}\n"
+            "Mend one of them; where a difference is meant (random numbers, say) "
+            "pass check=False, or check=a_function(a, b) that returns True when they agree."
+        )
 
 
 def _common_plans(subjects: list[Subject], calls_s: dict[str, float]) -> dict[str, Plan]:
     """Plan all phases; functions of like speed get the very same layout.
 
     A different number of calls is itself a difference between the sides: two copies of one
-    function were told apart by it.
+    function were told apart by it. Like: within twice the fastest of their group.
     """
-    fastest, slowest = min(calls_s.values()), max(calls_s.values())
-    shared = math.sqrt(fastest * slowest) if slowest <= 2 * fastest else None
-    on_device = any(subject.on_device for subject in subjects)
+    on_device = [subject for subject in subjects if subject.on_device]
+    groups: list[list[Subject]] = []
+    for subject in sorted(subjects, key=lambda s: calls_s[s.name]):
+        if groups and calls_s[subject.name] <= 2 * calls_s[groups[-1][0].name]:
+            groups[-1].append(subject)
+        else:
+            groups.append([subject])
     plans = {}
-    for subject in subjects:
-        call_s = shared or calls_s[subject.name]
-        owner = next((s for s in subjects if s.on_device), subject) if on_device else subject
-        plans[subject.name] = owner.plan(call_s)
+    for group in groups:
+        logs = [math.log(calls_s[subject.name]) for subject in group]
+        call_s = math.exp(sum(logs) / len(logs))
+        for subject in group:
+            # Where one of them is on a device, all get its longer samples.
+            plans[subject.name] = (on_device or [subject])[0].plan(call_s)
     return plans
 
 
 class _Rounds:
-    """Takes rounds of phases and keeps what they gave; knows nothing of statistics."""
+    """Takes rounds of phases and keeps what they gave."""
 
-    def __init__(self, subjects, plans, calls_s, rng: random.Random, rules: Rules):
+    def __init__(self, subjects, calls_s, rng: random.Random, rules: Rules):
         self.subjects = subjects
-        self.plans = plans
+        self.plans = _common_plans(subjects, calls_s)
         self.rng = rng
         self.rules = rules
         self.phases_s: dict[str, list[tuple[float, float]]] = {s.name: [] for s in subjects}
+        self.middles_s: dict[str, list[tuple[float, float]]] = {s.name: [] for s in subjects}
         self.samples: dict[str, list[float]] = {s.name: [] for s in subjects}
         self.void = 0
+        self._void_in_a_row = 0
         # What a phase is expected to give. It follows the machine: where a load has come to stay,
         # its level becomes the plan, and rounds are not void for ever.
         self._recent = {s.name: deque([calls_s[s.name]], maxlen=5) for s in subjects}
 
     @property
     def count(self) -> int:
+        """Rounds that were not void."""
         return min(len(pairs) for pairs in self.phases_s.values())
+
+    def good(self, baseline: str) -> int:
+        """Rounds on which the poorest of the ratios rests: neither void nor set aside."""
+        base = self.phases_s[baseline]
+        others = [pairs for name, pairs in self.phases_s.items() if name != baseline]
+        return min(len(stats.quiet_rounds(pairs, base)) for pairs in others)
 
     def take(self) -> bool:
         """Take one round; return whether it counts."""
+        if self._void_in_a_row >= 6:
+            # So many in a row are no accident: the functions, or the machine, have changed.
+            self.plans = _common_plans(
+                self.subjects, {name: stats.median(last) for name, last in self._recent.items()}
+            )
+            self._void_in_a_row = 0
         order = self.rng.sample(self.subjects, len(self.subjects))
         values: dict[str, list[float]] = {s.name: [] for s in self.subjects}
+        middles: dict[str, list[float]] = {s.name: [] for s in self.subjects}
+        void = False
         for subject in (*order, *reversed(order)):
-            name = subject.name
+            name, plan = subject.name, self.plans[subject.name]
             expected = stats.median(self._recent[name])
-            taken = subject.phase(self.plans[name])
+            taken = subject.phase(plan)
+            ran_away = len(taken) < plan.samples
             # Samples are kept whatever becomes of the round: they are part of the spread.
             self.samples[name] += taken
-            value = _phase_value(taken, self.rules.quantile) if taken else math.inf
+            value = taken[-1] if ran_away else _phase_value(taken, self.rules.quantile)
+            self._recent[name].append(value)
             values[name].append(value)
-            if math.isfinite(value):
-                self._recent[name].append(value)
-            if not 0 < value <= self.rules.void_factor * expected:
-                # The rest of the round could not count any more.
-                self.void += 1
-                return False
-        gc.collect(0)
-        for name, (first, second) in values.items():
-            self.phases_s[name].append((first, second))
+            middles[name].append(stats.median(taken))
+            if ran_away or not 0 < value <= self.rules.void_factor * expected:
+                void = True
+                # The rest of the round cannot count any more. But what the others would take is
+                # needed to make a new plan.
+                if self._void_in_a_row < 5:
+                    break
+        if void:
+            self.void += 1
+            self._void_in_a_row += 1
+            return False
+        self._void_in_a_row = 0
+        for name in values:
+            self.phases_s[name].append(tuple(values[name]))
+            self.middles_s[name].append(tuple(middles[name]))
         return True
+
+    def unsteady(self) -> dict[str, float]:
+        """How far the middle samples lie above the phases' values, by function, as factors.
+
+        Only in rounds that were quiet for all, so that what is left is the function's own.
+        """
+        quiet = stats.quiet_rounds(*self.phases_s.values())
+        factors = {}
+        for name, phases in self.phases_s.items():
+            logs = [
+                math.log(middle / value)
+                for i in quiet
+                for value, middle in zip(phases[i], self.middles_s[name][i])
+            ]
+            factors[name] = math.exp(sum(logs) / len(logs)) if logs else 1.0
+        return factors
 
     def narrow(self, baseline: str, confidence: float) -> bool:
         """Whether every interval against the baseline is as narrow as it need be."""
@@ -640,7 +775,7 @@ def compare(
     check: bool | Callable[[Any, Any], bool] = True,
     budget_s: float | None = None,
     isolated: bool = False,
-    margin: float = 0.01,
+    margin: float | None = None,
     confidence: float = 0.95,
     seed: int | None = None,
     progress: bool | None = None,
@@ -650,16 +785,22 @@ def compare(
 ) -> Comparison:
     """Tell which of several functions is faster and by how much, with an interval.
 
+    Compared are *quiet levels*: what a call takes after the warm-up when nothing disturbs it (the
+    lower quartile of a few samples, again and again, in turns). A mean over many calls, with all
+    that neighbours do to it, is another quantity; so is the first call, which is reported apart.
+
     Args:
         functions: name -> function called without arguments (or a list of functions).
         baseline: the name that the others are held against; the first by default.
         check: compare the results first; False to leave that out, or a function of two results
             that returns True when they agree.
-        budget_s: seconds for everything, warm-up included. By default half a second for each
-            function, and more for slow ones (up to 10 s) so that an interval comes out.
+        budget_s: seconds for everything, warm-up included. By default about half a second for
+            each function, and up to 10 s more for slow ones so that an interval comes out. A
+            budget that cannot hold the rounds an interval needs is not spent on a part of them.
         isolated: run each function in a process of its own; for functions whose thread pools
             disturb each other. Takes seconds more.
-        margin: a difference smaller than this fraction is never called one.
+        margin: a difference smaller than this fraction is never called one. By default 1 %, or
+            5 % where functions are isolated: two processes differ by themselves.
         confidence: that all the intervals against the baseline hold together.
         seed: of the random orders; drawn anew by default.
         progress: show a progress bar; by default only for budgets above five seconds.
@@ -672,7 +813,8 @@ def compare(
 
     Raises:
         TypeError: something that cannot be called.
-        ValueError: fewer than two functions, an unknown baseline, a bad number.
+        ValueError: fewer than two functions, an unknown baseline, a bad number, or a clock of
+            one's own together with `isolated`.
         ResultsDiffer: the functions do not give the same result.
         ClockTooCoarse: the clock did not move during millions of calls.
         Exception: whatever a function raises, with what was measured until then as its
@@ -689,12 +831,19 @@ def compare(
         raise ValueError(
             f"the baseline {baseline!r} is not among the functions {list(named)}."
         )
+    if margin is None:
+        margin = 0.05 if isolated else 0.01
     if not 0 <= margin < 1:
         raise ValueError(f"margin is a fraction such as 0.01 for 1 %, but got {margin!r}.")
     _check_budget(budget_s)
-    each = stats.simultaneous_confidence(confidence, len(named) - 1)
+    each = interval_confidence(confidence, len(named) - 1)
     rules = ISOLATED_RULES if isolated else RULES
     if isolated:
+        if clock is not time.perf_counter or synchronize is not None:
+            raise ValueError(
+                "isolated=True runs the functions in other processes, which cannot use the clock "
+                "or the synchronize function given here. Leave out one or the other."
+            )
         from d2lperf.isolate import isolated_subjects
 
         opened = isolated_subjects(named)
@@ -771,67 +920,91 @@ class _Run:
 
     def check(self, check: bool | Callable) -> None:
         """Call each function once; unless told otherwise compare what they return."""
-        results = {}
-        for subject in self.subjects:
-            self.stage = f"the first call of {subject.name!r}"
-            results[subject.name] = subject.call()
-        if check is not False:
-            self.stage = "the check of the results"
-            _check_results(results, self.baseline, check)
+        keep = check is not False
+        expected = None
+        # The baseline first: every other result is compared at once and need not be kept.
+        for subject in sorted(self.subjects, key=lambda s: s.name != self.baseline):
+            name = subject.name
+            self.stage = f"the first call of {name!r}"
+            result = subject.first_result(keep)
+            if name == self.baseline:
+                expected = _snapshot(result)
+            elif keep:
+                self.stage = "the check of the results"
+                _check_result(name, self.baseline, expected, result, check)
 
     def sample(self, budget_s: float | None, progress: bool | None) -> None:
         """Warm up, take rounds until the intervals are narrow or the budget ends."""
         calls_s = {}
         for subject in self.subjects:
             self.stage = f"the warm-up of {subject.name!r}"
-            calls_s[subject.name] = subject.warm_up()
-        plans = _common_plans(self.subjects, calls_s)
-        self.rounds = _Rounds(self.subjects, plans, calls_s, self.rng, self.rules)
-        round_s = sum(
-            2 * calls_s[name] * (plan.settle + plan.samples * plan.loops)
-            for name, plan in plans.items()
-        )
-        ends, latest = self._deadlines(budget_s, max(calls_s.values()), round_s)
-        self.stage = "the rounds"
+            left = self.began + budget_s - self.clock() if budget_s is not None else 10.0
+            calls_s[subject.name] = subject.warm_up(max(0.0, left) / len(self.subjects))
+        self.rounds = _Rounds(self.subjects, calls_s, self.rng, self.rules)
+        needed_s = stats.min_pairs(self.each) * self._round_s(calls_s)
+        ends, latest = self._deadlines(budget_s, needed_s)
         cpu, wall = self.cpu_clock(), self.clock()
-        lasts = max(ends - wall, min(latest - wall, stats.min_pairs(self.each) * round_s))
-        with _progress(progress, lasts) as show:
-            self._take_rounds(ends, latest, show)
+        # A part of the rounds would take its time and decide nothing. (The estimate may be off.)
+        if wall + needed_s > latest + max(1.0, needed_s / 2):
+            self.refusal = (
+                f"the rounds that an interval needs would take about {needed_s:.2g} s, more than "
+                f"the budget holds: give budget_s={self._round_up(wall - self.began + needed_s)}"
+            )
+            return
+        self.stage = "the rounds"
+        with _progress(progress, max(ends, min(latest, wall + needed_s)) - wall) as show:
+            self._take_rounds(ends, latest, lambda: show(self.clock() - wall))
         cpu, wall = self.cpu_clock() - cpu, self.clock() - wall
         # More processor time than wall time: thread pools are at work, and may be in each
         # other's way. Functions on one thread cannot be.
         if not self.isolated and wall > 0 and cpu > 1.1 * wall:
             self.stage = "the check for thread pools that disturb each other"
-            self.refusal = self._find_interference(plans)
+            longest = max(calls_s[name] * plan.loops for name, plan in self.rounds.plans.items())
+            if longest > self.rules.slow_s:
+                self.notes.append(
+                    "whether thread pools disturb each other is not checked for calls this long"
+                )
+            else:
+                self.refusal = self._find_interference(self.rounds.plans)
 
-    def _deadlines(
-        self, budget_s: float | None, slowest_s: float, round_s: float
-    ) -> tuple[float, float]:
+    def _round_s(self, calls_s: dict[str, float]) -> float:
+        """Seconds that a round takes."""
+        return sum(
+            2 * (self.rules.rest_s + calls_s[name] * (plan.settle + plan.samples * plan.loops))
+            for name, plan in self.rounds.plans.items()
+        )
+
+    @staticmethod
+    def _round_up(seconds: float) -> float:
+        """A budget to recommend: half as much again, in a round number."""
+        wanted = 1.5 * seconds
+        step = 10 ** math.floor(math.log10(wanted))
+        return math.ceil(wanted / step) * step
+
+    def _deadlines(self, budget_s: float | None, needed_s: float) -> tuple[float, float]:
         """When sampling ends, and until when it goes on for want of enough rounds."""
         if budget_s is not None:
             return self.began + budget_s, self.began + budget_s
         now, k = self.clock(), len(self.subjects)
+        if self.isolated:
+            # Most of a round is rest; twice the fewest rounds give a fair interval.
+            return now + 2 * needed_s, now + 3 * needed_s
         # The very first calls may have compiled for seconds; sampling gets its time all the same.
         ends = max(self.began + 0.4 * k, now + 0.2 * k)
-        if self.isolated:
-            # A round rests twice for each function; twelve rounds give a fair interval.
-            ends = now + 12 * 2 * k * (self.rules.rest_s + 0.02)
-        # Slow functions get what the fewest useful rounds should take, within reason.
-        if slowest_s > self.rules.long_s:
-            return ends, max(ends, now + min(10.0, 1.5 * stats.min_pairs(self.each) * round_s))
-        return ends, ends
+        return ends, max(ends, now + min(10.0, 1.5 * needed_s))
 
-    def _take_rounds(self, ends: float, latest: float, show: Callable[[int], None]) -> None:
+    def _take_rounds(self, ends: float, latest: float, show: Callable[[], None]) -> None:
         rounds, start = self.rounds, stats.min_pairs(self.each)
         looks = sorted({max(look, start) for look in self.rules.looks})
         while True:
-            rounds.take()
-            n = rounds.count
-            show(n)
-            if n in looks and rounds.narrow(self.baseline, self.each):
+            counts = rounds.take()
+            show()
+            n, now = rounds.count, self.clock()
+            if n >= looks[-1] or now >= latest:
                 return
-            now = self.clock()
-            if n >= looks[-1] or now >= latest or (now >= ends and n >= start):
+            if counts and n in looks and rounds.narrow(self.baseline, self.each):
+                return
+            if now >= ends and n >= start and rounds.good(self.baseline) >= start:
                 return
 
     def _find_interference(self, plans: dict[str, Plan]) -> str:
@@ -905,7 +1078,11 @@ class _Run:
             names=names,
             baseline=self.baseline,
             phases_s=rounds.phases_s if rounds else {name: [] for name in names},
-            samples=rounds.samples if rounds else {name: [] for name in names},
+            # Without any round the calls of the warm-up are the best there is.
+            samples={
+                s.name: (rounds.samples[s.name] if rounds else []) or s.first_calls_s[1:]
+                for s in self.subjects
+            },
             first_calls_s={s.name: list(s.first_calls_s) for s in self.subjects},
             loops={name: plan.loops for name, plan in rounds.plans.items()} if rounds else {},
             void=rounds.void if rounds else 0,
@@ -913,23 +1090,26 @@ class _Run:
             confidence=self.confidence,
             margin=self.margin,
             isolated=self.isolated,
+            unsteady=rounds.unsteady() if rounds else {},
             refusal=refusal,
             notes=self.notes,
-            machine=None if partial else describe_machine(),
+            machine=None if partial else machine_card(touch=False),
         )
 
 
 @contextmanager
-def _progress(wanted: bool | None, seconds: float) -> Iterator[Callable[[int], None]]:
-    """A progress bar over the rounds for long comparisons; nothing for short ones.
+def _progress(wanted: bool | None, seconds: float) -> Iterator[Callable[[float], None]]:
+    """A progress bar over the seconds for long measurements; nothing for short ones.
 
     The environment variable TQDM_DISABLE=1 turns it off; `tqdm.auto` ignores it in a kernel.
     """
     disabled = os.environ.get("TQDM_DISABLE", "") not in ("", "0")
     if wanted is False or disabled or (wanted is None and seconds <= 5):
-        yield lambda n: None
+        yield lambda passed: None
         return
     from tqdm.auto import tqdm
 
-    with tqdm(total=RULES.looks[-1], unit="round", leave=False) as bar:
-        yield lambda n: bar.update(n - bar.n)
+    total = round(seconds, 1)
+    layout = "{l_bar}{bar}| {n:.1f} of at most {total:.1f} s"
+    with tqdm(total=total, bar_format=layout, leave=False) as bar:
+        yield lambda passed: bar.update(min(total, passed) - bar.n)

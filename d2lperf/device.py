@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import torch
@@ -212,6 +213,7 @@ def usable_cores() -> int:
     return max(1, cores)
 
 
+@lru_cache(maxsize=1)
 def _processor_name() -> str:
     """The processor's name as its maker writes it, or the architecture where none is told."""
     name = ""
@@ -240,19 +242,25 @@ def _processor_name() -> str:
     return " ".join(name.split()) or platform.machine() or "unknown processor"
 
 
-def _accelerator_names() -> list[str]:
-    """One line for each accelerator: its name and memory, where the backend tells them."""
+def _accelerator_names(touch: bool = True) -> list[str]:
+    """One line for each accelerator: its name and memory, where the backend tells them.
+
+    To ask for its name sets CUDA up in this process, after which it cannot be forked. With
+    `touch=False` a backend that is not in use is not asked.
+    """
+    kind = _accelerator_type()
+    module = getattr(torch, kind, None)
+    if not touch and not getattr(module, "is_initialized", lambda: True)():
+        return [f"{kind} device {number}" for number in range(num_gpus())]
     names = []
-    for device in range(num_gpus()):
-        kind = _accelerator_type()
-        module = getattr(torch, kind, None)
+    for number in range(num_gpus()):
         try:
-            properties = module.get_device_properties(device)
+            properties = module.get_device_properties(number)
             memory = getattr(properties, "total_memory", 0)
             size = f", {memory / 2**30:.0f} GiB" if memory else ""
             names.append(f"{properties.name}{size}")
         except (AttributeError, RuntimeError, AssertionError):
-            names.append(f"{kind} device {device}")
+            names.append(f"{kind} device {number}")
     return names
 
 
@@ -361,6 +369,11 @@ def describe_machine() -> Machine:
     >>> describe_machine().cores_usable >= 1
     True
     """
+    return machine_card(touch=True)
+
+
+def machine_card(*, touch: bool) -> Machine:
+    """The card; with `touch=False` without setting up an accelerator that is not in use."""
     import numpy
     import psutil
 
@@ -375,7 +388,7 @@ def describe_machine() -> Machine:
         cores_usable=usable_cores(),
         cores_logical=os.cpu_count() or 1,
         memory_bytes=min(memory, limit) if limit else memory,
-        accelerators=tuple(_accelerator_names()),
+        accelerators=tuple(_accelerator_names(touch)),
         torch_threads=torch.get_num_threads(),
         torch_interop_threads=torch.get_num_interop_threads(),
         versions={

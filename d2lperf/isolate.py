@@ -9,10 +9,14 @@ notebook cells and tell when one dies.
 
 from __future__ import annotations
 
+import gc
+import math
+import os
+import random
 import time
+import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -30,33 +34,70 @@ class CannotIsolate(RuntimeError):
 _here: Subject | None = None
 
 
-def _settle_in(name: str, fn: Callable, threads: int, grad: bool) -> None:
+def _settings() -> dict[str, Any]:
+    """The settings of torch that a worker takes over."""
+    return {
+        "set_num_threads": torch.get_num_threads(),
+        "set_grad_enabled": torch.is_grad_enabled(),
+        "set_default_dtype": torch.get_default_dtype(),
+        "set_float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "use_deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def _settle_in(name: str, fn: Callable, settings: dict[str, Any]) -> None:
     """Runs in the worker: take the function, and the parent's settings along with it."""
     global _here
-    import gc
-
-    torch.set_num_threads(threads)
-    torch.set_grad_enabled(grad)
+    for setter, value in settings.items():
+        getattr(torch, setter)(value)
     gc.disable()
     _here = Subject(name, fn, clock=time.perf_counter, wait=None, rules=ISOLATED_RULES)
 
 
-def _call() -> tuple[Any, list[float], bool]:
-    result = _here.call()
+def _guarded(task: Callable, *args: Any) -> tuple[Any, BaseException | None, str]:
+    """Runs in the worker: the task's result, or the error of the user's function as a value.
+
+    So an error that comes out of the executor itself is always one of the transport.
+    """
+    try:
+        return task(*args), None, ""
+    except Exception as error:
+        return None, error, traceback.format_exc()
+
+
+def _first_result(keep: bool) -> tuple[Any, list[float], bool]:
+    result = _here.first_result(keep)
     return result, _here.first_calls_s, _here.on_device
 
 
-def _warm_up() -> tuple[float, list[float], bool]:
-    call_s = _here.warm_up()
+def _warm_up(most_s: float) -> tuple[float, list[float], bool]:
+    call_s = _here.warm_up(most_s)
     return call_s, _here.first_calls_s, _here.on_device
 
 
 def _phase(plan: Plan) -> list[float]:
-    import gc
+    _move_to_any_core()
+    return _here.phase(plan)
 
-    samples = _here.phase(plan)
-    gc.collect(0)
-    return samples
+
+def _move_to_any_core() -> None:
+    """Start the phase on a core drawn at random, then leave the choice to the system again.
+
+    A process stays on the core where it was, and one core may be a few per cent faster than
+    another (interrupts, neighbours): two copies of a function in two processes were told apart
+    by that alone. Where the system does not allow it, nothing happens.
+    """
+    with suppress(AttributeError, OSError):
+        cores = os.sched_getaffinity(0)
+        os.sched_setaffinity(0, {random.choice(sorted(cores))})
+        os.sched_setaffinity(0, cores)
+
+
+class _InWorker(Exception):
+    """Carries the traceback of a worker's error, as its cause."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
 
 
 class _Remote(Subject):
@@ -69,55 +110,57 @@ class _Remote(Subject):
         self._crew = crew
         self._remote_on_device = False
         self._executor = ProcessPoolExecutor(max_workers=1)
-        self._ask(_settle_in, name, fn, torch.get_num_threads(), torch.is_grad_enabled())
+        try:
+            self._ask(_settle_in, name, fn, _settings())
+        except BaseException:
+            self.close()
+            raise
 
     def _ask(self, task: Callable, *args: Any) -> Any:
-        from loky.process_executor import BrokenProcessPool
-
+        """Run a task in the worker; raise the user's error as it was, explain all others."""
         try:
-            return self._executor.submit(task, *args).result()
-        except BrokenProcessPool as error:
-            text = str(error) + str(error.__cause__ or "")
-            if "pickle" in text.lower():
-                raise CannotIsolate(
-                    f"{self.name!r} or its result cannot be sent to another process: "
-                    f"{error.__cause__ or error}. Make what it needs inside the function, or "
-                    "compare without isolated=True."
-                ) from error
-            raise CannotIsolate(
-                f"the process of {self.name!r} ended while it ran: {error}. "
-                "Run the function by itself to see why."
-            ) from error
-        except Exception as error:
-            if type(error).__name__ == "PicklingError" or "pickle" in str(error).lower():
-                raise CannotIsolate(
-                    f"{self.name!r} or its result cannot be sent to another process: {error}. "
-                    "Make what it needs inside the function, or compare without isolated=True."
-                ) from error
+            result, error, where = self._executor.submit(_guarded, task, *args).result()
+        except KeyboardInterrupt:
             raise
+        except Exception as failure:
+            cause = failure.__cause__ or failure
+            if "pickle" in f"{type(failure).__name__} {failure} {cause}".lower():
+                raise CannotIsolate(
+                    f"{self.name!r} or its result cannot be sent to another process: {cause}. "
+                    "Make what it needs inside the function (and pass check=False where only "
+                    "its result cannot travel), or compare without isolated=True."
+                ) from failure
+            raise CannotIsolate(
+                f"the process of {self.name!r} ended while it ran: {failure}. "
+                "Run the function by itself to see why."
+            ) from failure
+        if error is not None:
+            raise error from _InWorker(where)
+        return result
 
     @property
     def on_device(self) -> bool:
         return self._remote_on_device
 
-    def call(self) -> Any:
-        """Call once in the worker; return the result, which must be able to travel."""
+    def first_result(self, keep: bool) -> Any:
+        """Make the first call in the worker; fetch its result only where it is wanted."""
         self._crew.turn_to(self)
-        result, self.first_calls_s, self._remote_on_device = self._ask(_call)
+        result, self.first_calls_s, self._remote_on_device = self._ask(_first_result, keep)
         return result
 
-    def warm_up(self) -> float:
+    def warm_up(self, most_s: float = math.inf) -> float:
         """Warm up in the worker; return the estimated seconds of one call."""
         self._crew.turn_to(self)
-        call_s, self.first_calls_s, self._remote_on_device = self._ask(_warm_up)
+        call_s, self.first_calls_s, self._remote_on_device = self._ask(_warm_up, most_s)
         return call_s
 
     def phase(self, plan: Plan) -> list[float]:
         """Run one phase in the worker."""
         self._crew.turn_to(self)
-        return self._ask(_phase, replace(plan))
+        return self._ask(_phase, plan)
 
     def close(self) -> None:
+        """End the worker."""
         self._executor.shutdown(wait=True, kill_workers=True)
 
 

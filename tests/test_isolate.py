@@ -2,6 +2,7 @@
 
 import os
 
+import psutil
 import pytest
 import torch
 
@@ -11,23 +12,24 @@ from d2lperf.isolate import CannotIsolate, isolated_subjects
 
 def test_each_function_runs_in_a_process_of_its_own_that_ends():
     with isolated_subjects({"a": os.getpid, "b": os.getpid}) as subjects:
-        first = {s.name: s.call() for s in subjects}
-        again = {s.name: s.call() for s in subjects}
+        first = {s.name: s.first_result(True) for s in subjects}
+        again = {s.name: s.first_result(True) for s in subjects}
         assert first == again
         assert len({os.getpid(), *first.values()}) == 3
         assert len(subjects[0].first_calls_s) == 2
-    for pid in first.values():
-        with pytest.raises(OSError):
-            os.kill(pid, 0)
+    assert not any(psutil.pid_exists(pid) for pid in first.values())
 
 
 def test_workers_take_over_threads_and_grad_mode():
     def settings():
-        return torch.get_num_threads(), torch.is_grad_enabled()
+        return torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()
 
-    threads = torch.get_num_threads()
-    with torch.no_grad(), isolated_subjects({"a": settings}) as (subject,):
-        assert subject.call() == (threads, False)
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.no_grad(), isolated_subjects({"a": settings}) as (subject,):
+            assert subject.first_result(True) == (torch.get_num_threads(), False, torch.float64)
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_phases_come_back_from_the_worker():
@@ -46,6 +48,25 @@ def test_a_workers_error_comes_through_with_its_type():
     with pytest.raises(ZeroDivisionError, match="in the worker") as caught:
         compare({"a": lambda: 1, "b": breaks}, isolated=True)
     assert caught.value.partial.isolated
+
+
+def test_an_error_that_speaks_of_pickles_is_the_users_own():
+    def breaks():
+        raise FileNotFoundError("data.pickle is not there")
+
+    with pytest.raises(FileNotFoundError, match=r"data\.pickle") as caught:
+        compare({"a": lambda: 1, "b": breaks}, isolated=True)
+    assert "breaks" in str(caught.value.__cause__)
+
+
+def test_a_result_that_cannot_travel_stays_where_it_is_unless_it_is_checked():
+    def lock():
+        return __import__("threading").Lock()
+
+    with isolated_subjects({"a": lock}) as (subject,):
+        assert subject.first_result(False) is None
+        with pytest.raises(CannotIsolate, match="check=False"):
+            subject.first_result(True)
 
 
 def test_what_cannot_travel_is_explained():

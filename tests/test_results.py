@@ -1,8 +1,10 @@
 """What a measurement says about itself: verdicts, claims, tables, saved text, drawings."""
 
 import dataclasses
+import io
 import json
 import math
+import sys
 
 import matplotlib
 import pytest
@@ -57,6 +59,24 @@ def test_times_are_shown_with_a_unit_and_three_digits(seconds, text):
     assert format_seconds(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        ((0.76, 0.752, 0.768), "0.760 [0.752, 0.768]"),
+        ((1.2e-4, 1.1e-4, 1.31e-4), "0.000120 [0.000110, 0.000131]"),
+        ((0.0456, 0.01, 0.1), "0.0456 [0.0100, 0.100]"),
+        ((12.34, 9.87, math.inf), "12.3 [9.870, inf]"),
+        ((math.nan, 0.0, math.inf), "nan [0.000, inf]"),
+    ],
+)
+def test_ratios_keep_their_digits(ratio, text):
+    assert results._format_ratio(*ratio) == text
+
+
+def test_a_name_is_in_the_comparison(three):
+    assert "eager" in three and "jitted" not in three
+
+
 # ---------------------------------------------------------------------------------- verdicts
 
 
@@ -99,11 +119,11 @@ def test_any_two_can_be_held_against_each_other(three):
 
 def test_pairs_apart_from_the_baseline_are_corrected_for_all_pairs(three):
     logs = results.log_ratios(three.phases_s["scripted"], three.phases_s["compiled"])
-    expected = stats.signed_rank_interval(logs, 1 - 0.05 / 3)
+    expected = stats.signed_rank_interval(logs, results.interval_confidence(0.95, 3))
     found = three.between("scripted", "compiled")
     assert (found.low, found.high) == pytest.approx(tuple(map(math.exp, expected)))
     logs = results.log_ratios(three.phases_s["scripted"], three.phases_s["eager"])
-    expected = stats.signed_rank_interval(logs, 1 - 0.05 / 2)
+    expected = stats.signed_rank_interval(logs, results.interval_confidence(0.95, 2))
     assert (three["scripted"].low, three["scripted"].high) == pytest.approx(
         tuple(map(math.exp, expected))
     )
@@ -125,11 +145,19 @@ def test_a_refusal_takes_all_verdicts(three):
 
 def test_reasons_for_no_verdict():
     few = made({"a": 1.0, "b": 2.0}, n=3)["b"]
-    assert few.verdict == "not decided" and "only 3 rounds" in few.reason
+    assert few.verdict == "not decided"
+    assert "only 3 good rounds" in few.reason and "needs 7" in few.reason
     none = made({"a": 1.0, "b": 2.0}, n=0)["b"]
     assert none.verdict == "not decided" and math.isnan(none.ratio)
     void = made({"a": 1.0, "b": 2.0}, n=3, void=20)["b"]
     assert "20 of 23 rounds" in void.reason and "isolated=True" in void.reason
+
+
+def test_a_function_that_varies_by_itself_gets_no_verdict():
+    found = made({"a": 1.0, "b": 1.2, "c": 2.0}, unsteady={"a": 1.02, "b": 1.5, "c": 1.05})
+    assert found["b"].verdict == "not decided" and "'b' takes now more" in found["b"].reason
+    assert found["c"].verdict == "slower"
+    assert "'b' takes now more" in found.between("c", "b").reason
 
 
 def test_disturbed_rounds_are_set_aside_and_counted():
@@ -138,7 +166,8 @@ def test_disturbed_rounds_are_set_aside_and_counted():
     phases["a"][4] = (3e-4, 3e-4)
     disturbed = dataclasses.replace(calm, phases_s=phases)
     assert disturbed.set_aside == 1
-    assert "from 19 quads" in str(disturbed) and "(3 voided)" in str(disturbed)
+    assert "from 20 quads" in str(disturbed) and "(2 voided, 1 set aside)" in str(disturbed)
+    assert disturbed.to_frame().loc["b", "rounds"] == 19
     assert disturbed["b"].ratio == pytest.approx(1.2, rel=0.01)
 
 
@@ -189,6 +218,11 @@ def test_what_is_not_decided_is_not_contradicted(strict, capsys):
     for claim in ({"faster_than": "a"}, {"slower_than": "a"}, {"same_as": "a"}):
         assert few.expect("b", **claim).outcome == "not decided"
     assert "claim not decided here: b is faster than a" in capsys.readouterr().out
+    # The interval excludes 1 and reaches beyond the margin: too little for "same".
+    near = made({"a": 1.0, "b": 1.009}, jitter=0.004)
+    assert near["b"].low > 1 and near["b"].high > 1.01
+    assert near["b"].verdict == "no measurable difference"
+    assert near.expect("b", same_as="a").outcome == "not decided"
     # A difference at the edge of the margin neither bears out nor contradicts "slower".
     edge = made({"a": 1.0, "b": 1.011}, jitter=0.004)
     assert edge["b"].verdict == "no measurable difference"
@@ -203,6 +237,21 @@ def test_a_claim_that_needs_a_gpu(three, strict, monkeypatch, capsys):
     monkeypatch.setattr(results, "num_gpus", lambda: 1)
     with pytest.raises(ClaimContradicted):
         three.expect("eager", faster_than="scripted", requires="gpu")
+
+
+def test_a_claim_outlives_a_closed_stdout(three, lenient, monkeypatch):
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr(sys, "stdout", closed)
+    assert three.expect("scripted", faster_than="eager").outcome == "borne out"
+
+
+def test_a_console_without_the_letter_still_shows_the_line(monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii", errors="strict"))
+    results.print_line("µs")
+    sys.stdout.flush()
+    assert raw.getvalue().split() == [rb"\xb5s"]
 
 
 def test_a_claim_is_one_claim(three):
@@ -231,7 +280,7 @@ def test_the_table_as_text(three):
     ]
     assert lines[1].split() == ["eager", "100", "µs", "20.0", "ms", "1", "(baseline)"]
     assert lines[2].startswith("scripted") and lines[2].endswith("faster")
-    assert lines[-1] == "95 % intervals from 16 rounds in 0.25 s (0 voided)"
+    assert lines[-1] == "95 % intervals from 16 rounds in 0.25 s (0 voided, 0 set aside)"
     assert repr(three) == str(three)
 
 
@@ -277,13 +326,14 @@ def measurement(**options):
 
 
 def test_a_measurement_shows_and_survives_json():
-    found = measurement(machine=describe_machine(), note="short")
+    found = measurement(machine=describe_machine())
     assert Measurement.from_json(found.to_json()) == found
     assert found.median_s == 1.1e-4 and found.first_call_s == 0.5
     assert found.quartiles_s == pytest.approx((1.05e-4, 2.05e-4))
     assert found.interval_s == pytest.approx((1.01e-4, 1.08e-4))
     text = str(found)
-    assert "median      110 µs" in text and "first call  500 ms" in text and "short" in text
+    assert "median      110 µs" in text and "first call  500 ms" in text
+    assert "interval    101 µs to 108 µs (95 %)" in text
     assert "110 µs" in found._repr_html_()
     assert list(found.to_frame()["seconds"]) == found.samples_s
 
@@ -294,12 +344,19 @@ def test_a_measurement_shows_and_survives_json():
         ("not json", "not JSON"),
         ("[]", "holds 'list'"),
         ('{"kind": "measurement"}', "saved comparison was asked for"),
-        ('{"kind": "comparison", "names": []}', "lacks"),
+        ('{"kind": "comparison", "names": [], "d2lperf": "9.9"}', r"lacks .*it says '9.9'"),
     ],
 )
 def test_other_text_is_refused(text, words):
     with pytest.raises(ValueError, match=words):
         Comparison.from_json(text)
+
+
+def test_text_of_a_version_without_the_newer_fields_is_read(three):
+    values = json.loads(three.to_json())
+    for name in ("unsteady", "notes", "machine", "isolated"):
+        del values[name]
+    assert Comparison.from_json(json.dumps(values)) == three
 
 
 # ----------------------------------------------------------------------------------- drawing
