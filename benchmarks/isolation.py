@@ -45,10 +45,14 @@ def main() -> None:
         print(f"round {number + 1} of {options.rounds}", flush=True)
 
     truth = statistics.median(alone)
-    print(f"\nalone: numpy takes {truth:.3f} times as long as torch (median of "
-          f"{len(alone)}, from {min(alone):.3f} to {max(alone):.3f})\n")
-    print("| compare | refused | verdicts | median ratio | error, median % | error, most % "
-          "| voided, median | seconds |")
+    print(
+        f"\nalone: numpy takes {truth:.3f} times as long as torch (median of "
+        f"{len(alone)}, from {min(alone):.3f} to {max(alone):.3f})\n"
+    )
+    print(
+        "| compare | refused | verdicts | median ratio | error, median % | error, most % "
+        "| voided, median | seconds |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for way, found in rows.items():
         ratios = [entry.ratio for entry, _ in found if entry.ratio == entry.ratio]

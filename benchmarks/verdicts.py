@@ -402,10 +402,19 @@ def print_tables(trials: list[Trial]) -> None:
             parts.append(rate(sum(map(test, mine)), len(mine)))
         return " / ".join(parts)
 
-    print(f"\n{torch.get_num_threads()} threads, torch {torch.__version__}; in each cell: "
-          f"{' / '.join(CONDITIONS)}; % with 95 % intervals\n")
-    head = ["tool", "false verdicts (nulls)", "10 % found", "3 % found", "wrong sign",
-            "slow first calls mistaken", "cannot tell"]
+    print(
+        f"\n{torch.get_num_threads()} threads, torch {torch.__version__}; in each cell: "
+        f"{' / '.join(CONDITIONS)}; % with 95 % intervals\n"
+    )
+    head = [
+        "tool",
+        "false verdicts (nulls)",
+        "10 % found",
+        "3 % found",
+        "wrong sign",
+        "slow first calls mistaken",
+        "cannot tell",
+    ]
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     for tool, rows in by_tool.items():
         kind = defaultdict(list)
@@ -414,38 +423,59 @@ def print_tables(trials: list[Trial]) -> None:
         found = lambda t: t.called == t.right_sign  # noqa: E731
         real = kind["3 %"] + kind["10 %"]
         wrong = sum(t.called == -t.right_sign for t in real)
-        print("| " + " | ".join([
-            TOOLS[tool][0],
-            cells(kind["null"], lambda t: t.called != 0),
-            cells(kind["10 %"], found),
-            cells(kind["3 %"], found),
-            f"{wrong} of {len(real)}",
-            cells(kind["slow first calls"], lambda t: t.called != 0),
-            cells(rows, lambda t: t.verdict is None),
-        ]) + " |")
+        print(
+            "| "
+            + " | ".join(
+                [
+                    TOOLS[tool][0],
+                    cells(kind["null"], lambda t: t.called != 0),
+                    cells(kind["10 %"], found),
+                    cells(kind["3 %"], found),
+                    f"{wrong} of {len(real)}",
+                    cells(kind["slow first calls"], lambda t: t.called != 0),
+                    cells(rows, lambda t: t.verdict is None),
+                ]
+            )
+            + " |"
+        )
 
     print("\nThe intervals take the trials as independent; they come from a handful of snippets.")
     print("\nPooled nulls; error of the ratio, median and 95th percentile by condition; seconds")
-    head = ["tool", "false verdicts, pooled", "error, median %", "error, 95th percentile %",
-            "time, median s", "time, most s"]
+    head = [
+        "tool",
+        "false verdicts, pooled",
+        "error, median %",
+        "error, 95th percentile %",
+        "time, median s",
+        "time, most s",
+    ]
     print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
     for tool, rows in by_tool.items():
         nulls = [t for t in rows if t.truth == "null"]
         errors = {
-            c: [t.error for t in rows if t.condition == c and t.truth != "slow first calls"
-                and np.isfinite(t.ratio)]
+            c: [
+                t.error
+                for t in rows
+                if t.condition == c and t.truth != "slow first calls" and np.isfinite(t.ratio)
+            ]
             for c in CONDITIONS
         }
         times = [t.seconds for t in rows]
         wrong = sum(t.called != 0 for t in nulls)
-        print("| " + " | ".join([
-            TOOLS[tool][0],
-            f"{wrong} of {len(nulls)}: {rate(wrong, len(nulls))}",
-            " / ".join(percentile(e, 50) for e in errors.values()),
-            " / ".join(percentile(e, 95) for e in errors.values()),
-            percentile(times, 50),
-            f"{max(times):.2f}",
-        ]) + " |")
+        print(
+            "| "
+            + " | ".join(
+                [
+                    TOOLS[tool][0],
+                    f"{wrong} of {len(nulls)}: {rate(wrong, len(nulls))}",
+                    " / ".join(percentile(e, 50) for e in errors.values()),
+                    " / ".join(percentile(e, 95) for e in errors.values()),
+                    percentile(times, 50),
+                    f"{max(times):.2f}",
+                ]
+            )
+            + " |"
+        )
 
     print("\nBy snippet, d2lperf alone: false verdicts, 10 % found, 3 % found, error 95th %")
     print("| snippet | false | 10 % | 3 % | error |\n|---|---|---|---|---|")
@@ -457,13 +487,19 @@ def print_tables(trials: list[Trial]) -> None:
         for t in rows:
             kind[t.truth].append(t)
         errors = [t.error for t in rows if np.isfinite(t.ratio)]
-        print("| " + " | ".join([
-            snippet,
-            cells(kind["null"], lambda t: t.called != 0),
-            cells(kind["10 %"], lambda t: t.called == t.right_sign),
-            cells(kind["3 %"], lambda t: t.called == t.right_sign),
-            percentile(errors, 95),
-        ]) + " |")
+        print(
+            "| "
+            + " | ".join(
+                [
+                    snippet,
+                    cells(kind["null"], lambda t: t.called != 0),
+                    cells(kind["10 %"], lambda t: t.called == t.right_sign),
+                    cells(kind["3 %"], lambda t: t.called == t.right_sign),
+                    percentile(errors, 95),
+                ]
+            )
+            + " |"
+        )
 
 
 def main() -> None:

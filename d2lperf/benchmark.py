@@ -352,9 +352,7 @@ class Subject:
             least = 3 if fastest > rules.slow_s else rules.warm_up_calls
             if len(calls) >= 2 and spent + fastest > most_s:
                 break
-            if len(calls) >= least and (
-                max(calls[-3:]) <= 2 * fastest or spent >= rules.warm_up_s
-            ):
+            if len(calls) >= least and (max(calls[-3:]) <= 2 * fastest or spent >= rules.warm_up_s):
                 break
             self.call()
             spent += calls[-1]
@@ -682,6 +680,7 @@ class _Rounds:
         self.samples: dict[str, list[float]] = {s.name: [] for s in subjects}
         self.void = 0
         self._void_in_a_row = 0
+        self._outdated = False
         # What a phase is expected to give. It follows the machine: where a load has come to stay,
         # its level becomes the plan, and rounds are not void for ever.
         self._recent = {s.name: deque([calls_s[s.name]], maxlen=5) for s in subjects}
@@ -699,12 +698,12 @@ class _Rounds:
 
     def take(self) -> bool:
         """Take one round; return whether it counts."""
-        if self._void_in_a_row >= 6:
+        if self._void_in_a_row >= 6 or self._outdated:
             # So many in a row are no accident: the functions, or the machine, have changed.
             self.plans = _common_plans(
                 self.subjects, {name: stats.median(last) for name, last in self._recent.items()}
             )
-            self._void_in_a_row = 0
+            self._void_in_a_row, self._outdated = 0, False
         order = self.rng.sample(self.subjects, len(self.subjects))
         values: dict[str, list[float]] = {s.name: [] for s in self.subjects}
         middles: dict[str, list[float]] = {s.name: [] for s in self.subjects}
@@ -717,6 +716,11 @@ class _Rounds:
             # Samples are kept whatever becomes of the round: they are part of the spread.
             self.samples[name] += taken
             value = taken[-1] if ran_away else _phase_value(taken, self.rules.quantile)
+            if 0 < value < expected / self.rules.void_factor:
+                # The warm-up was over too early (slow first calls that look like a slow function).
+                # A plan for long calls would treat this function unlike the others.
+                self._recent[name].clear()
+                self._outdated = void = True
             self._recent[name].append(value)
             values[name].append(value)
             middles[name].append(stats.median(taken))
@@ -828,9 +832,7 @@ def compare(
     named = _named(functions)
     baseline = next(iter(named)) if baseline is None else baseline
     if baseline not in named:
-        raise ValueError(
-            f"the baseline {baseline!r} is not among the functions {list(named)}."
-        )
+        raise ValueError(f"the baseline {baseline!r} is not among the functions {list(named)}.")
     if margin is None:
         margin = 0.05 if isolated else 0.01
     if not 0 <= margin < 1:
@@ -895,7 +897,17 @@ class _Run:
     """One comparison in progress: its stages in order, and the result at any moment."""
 
     def __init__(
-        self, *, subjects, baseline, confidence, each, margin, isolated, clock, cpu_clock, rng,
+        self,
+        *,
+        subjects,
+        baseline,
+        confidence,
+        each,
+        margin,
+        isolated,
+        clock,
+        cpu_clock,
+        rng,
         rules,
     ):
         self.subjects = subjects
@@ -990,7 +1002,7 @@ class _Run:
             # Most of a round is rest; twice the fewest rounds give a fair interval.
             return now + 2 * needed_s, now + 3 * needed_s
         # The very first calls may have compiled for seconds; sampling gets its time all the same.
-        ends = max(self.began + 0.4 * k, now + 0.2 * k)
+        ends = max(self.began + 0.33 * k, now + 0.2 * k)
         return ends, max(ends, now + min(10.0, 1.5 * needed_s))
 
     def _take_rounds(self, ends: float, latest: float, show: Callable[[], None]) -> None:
@@ -1015,24 +1027,25 @@ class _Run:
         others. To tell that from a load that has just ended, it is put in turns once more.
         """
         rounds = self.rounds
-        stumbling = rounds.void >= 4 and 4 * rounds.void >= rounds.count + rounds.void
+        stumbling = rounds.void >= 4 and 3 * rounds.void >= rounds.count + rounds.void
         alone, smooth = {}, True
         for subject in self.subjects:
             alone[subject.name], slow_share = self._alone(subject, plans[subject.name])
-            smooth = smooth and slow_share < 0.1
+            smooth = smooth and slow_share < 0.05
         slowed = self._slowed(alone, 0)
         if not slowed and not (stumbling and smooth):
             return ""
         before, void_before = rounds.count, rounds.void
-        tries = 4 if slowed else 8
-        for _ in range(tries):
+        tries, ends = 0, self.clock() + 0.15
+        while tries < 4 or (tries < 8 and self.clock() < ends):
             rounds.take()
+            tries += 1
         again = self._slowed(alone, before)
         if slowed and again:
             name, factor = again
             others = " and ".join(repr(s.name) for s in self.subjects if s.name != name)
             found = f"{name!r} takes {factor:.1f} times as long in turns with {others} as alone"
-        elif stumbling and smooth and 4 * (rounds.void - void_before) >= tries:
+        elif stumbling and smooth and 3 * (rounds.void - void_before) >= tries:
             found = (
                 f"each runs smoothly alone, but in turns {rounds.void} of "
                 f"{rounds.count + rounds.void} rounds went far beyond their plan"

@@ -39,8 +39,7 @@ __all__ = [
 def _check_index(i: int, name: str) -> int:
     if isinstance(i, bool) or not isinstance(i, int):
         raise TypeError(
-            f"{name} takes the number of a device, 0 for the first, but got {i!r}. "
-            f"Write {name}(0)."
+            f"{name} takes the number of a device, 0 for the first, but got {i!r}. Write {name}(0)."
         )
     if i < 0:
         raise ValueError(

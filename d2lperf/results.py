@@ -134,9 +134,7 @@ def _load(text: str, cls: type) -> dict:
         )
     fields = cls.__dataclass_fields__
     needed = {
-        name
-        for name, f in fields.items()
-        if f.default is MISSING and f.default_factory is MISSING
+        name for name, f in fields.items() if f.default is MISSING and f.default_factory is MISSING
     }
     missing = needed - set(values)
     if missing:

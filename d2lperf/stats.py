@@ -289,9 +289,7 @@ def quiet_rounds(*series: Sequence[tuple[float, float]]) -> list[int]:
     return chosen.tolist()
 
 
-def wilson_interval(
-    successes: int, trials: int, confidence: float = 0.95
-) -> tuple[float, float]:
+def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return Wilson's score interval of a proportion (*JASA* 22, 1927).
 
     It stays inside [0, 1] and is sensible for 0 of n, where the textbook interval has no width.

@@ -103,8 +103,9 @@ def test_benchmark_raises_when_only_the_device_fails(clock):
         if len(calls) == 2:
             raise RuntimeError("device lost")
 
-    with pytest.raises(RuntimeError, match="device lost"), Benchmark(
-        clock=clock, synchronize=synchronize
+    with (
+        pytest.raises(RuntimeError, match="device lost"),
+        Benchmark(clock=clock, synchronize=synchronize),
     ):
         pass
 
@@ -250,7 +251,8 @@ def test_measure_stops_when_it_knows_enough_and_at_the_budget(clock):
     assert len(steady.phases_s) == 8
     noisy = measure(
         clock.work(lambda now, call: 1e-4 * random.Random(call).uniform(1, 3)),
-        clock=clock, budget_s=0.3,
+        clock=clock,
+        budget_s=0.3,
     )
     assert len(noisy.phases_s) > 8 and noisy.elapsed_s < 0.5
 
@@ -307,6 +309,17 @@ def test_first_calls_are_never_mistaken(clock):
     assert found["compiled"].verdict == "no measurable difference"
     assert found["compiled"].first_call_s == 2.0
     assert found["compiled"].median_s == pytest.approx(1e-4)
+
+
+@pytest.mark.parametrize("slow_s", [0.029, 0.031, 0.5])
+def test_slow_first_calls_that_look_like_a_slow_function_leave_no_trace(clock, slow_s):
+    """All the calls of the warm-up are slow alike; both sides must get the same plan in the end."""
+    late = clock.work(1e-4, first=[slow_s] * 3)
+    functions = {"plain": clock.work(1e-4), "compiled": late}
+    run = fake_compare(clock, functions)
+    assert run["compiled"].verdict == "no measurable difference"
+    assert run.loops["plain"] == run.loops["compiled"]
+    assert run.rounds >= 16
 
 
 def test_never_stops_because_a_difference_has_shown(clock):

@@ -164,9 +164,7 @@ def test_the_card_holds_no_host_user_or_path(monkeypatch):
 def test_a_backend_that_is_not_in_use_is_not_asked(accelerators, monkeypatch):
     accelerators(2)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
-    monkeypatch.setattr(
-        torch.cuda, "get_device_properties", lambda i: pytest.fail("set CUDA up")
-    )
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: pytest.fail("set CUDA up"))
     assert device.machine_card(touch=False).accelerators == ("cuda device 0", "cuda device 1")
 
 

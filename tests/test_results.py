@@ -50,8 +50,15 @@ def three():
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        (0, "0 s"), (1.2345, "1.23 s"), (123.4, "123 s"), (0.9999, "1.00 s"), (0.0123, "12.3 ms"),
-        (3.71e-5, "37.1 µs"), (9.996e-4, "1.00 ms"), (2.87e-8, "28.7 ns"), (5e-11, "0.05 ns"),
+        (0, "0 s"),
+        (1.2345, "1.23 s"),
+        (123.4, "123 s"),
+        (0.9999, "1.00 s"),
+        (0.0123, "12.3 ms"),
+        (3.71e-5, "37.1 µs"),
+        (9.996e-4, "1.00 ms"),
+        (2.87e-8, "28.7 ns"),
+        (5e-11, "0.05 ns"),
         (math.nan, "nan s"),
     ],
 )
@@ -130,8 +137,11 @@ def test_pairs_apart_from_the_baseline_are_corrected_for_all_pairs(three):
 
 
 def test_unknown_names_are_told(three):
-    for call in (lambda: three["jitted"], lambda: three.between("eager", "jitted"),
-                 lambda: three.expect("jitted", faster_than="eager")):
+    for call in (
+        lambda: three["jitted"],
+        lambda: three.between("eager", "jitted"),
+        lambda: three.expect("jitted", faster_than="eager"),
+    ):
         with pytest.raises(KeyError, match=r"'jitted' was compared; there are 'eager'"):
             call()
 
@@ -276,7 +286,15 @@ def test_a_claim_shows_nothing_in_a_notebook():
 def test_the_table_as_text(three):
     lines = str(three).splitlines()
     assert lines[0].split() == [
-        "median", "time", "first", "call", "time", "relative", "to", "eager", "verdict"
+        "median",
+        "time",
+        "first",
+        "call",
+        "time",
+        "relative",
+        "to",
+        "eager",
+        "verdict",
     ]
     assert lines[1].split() == ["eager", "100", "µs", "20.0", "ms", "1", "(baseline)"]
     assert lines[2].startswith("scripted") and lines[2].endswith("faster")
@@ -319,8 +337,12 @@ def test_a_comparison_survives_json(three):
 
 def measurement(**options):
     values = {
-        "name": "f", "samples_s": [1e-4, 1.1e-4, 3e-4], "first_calls_s": [0.5, 1e-4], "loops": 2,
-        "phases_s": [1e-4 + 1e-6 * i for i in range(10)], **options,
+        "name": "f",
+        "samples_s": [1e-4, 1.1e-4, 3e-4],
+        "first_calls_s": [0.5, 1e-4],
+        "loops": 2,
+        "phases_s": [1e-4 + 1e-6 * i for i in range(10)],
+        **options,
     }
     return Measurement(**values)
 

@@ -143,8 +143,11 @@ def test_simultaneous_confidence_shares_the_error():
 positive_pairs = st.tuples(st.floats(1e-7, 1e-2), st.floats(1e-7, 1e-2))
 
 
-@given(st.integers(1, 30).flatmap(lambda n: st.lists(
-    st.lists(positive_pairs, min_size=n, max_size=n), min_size=2, max_size=4)))
+@given(
+    st.integers(1, 30).flatmap(
+        lambda n: st.lists(st.lists(positive_pairs, min_size=n, max_size=n), min_size=2, max_size=4)
+    )
+)
 def test_quiet_rounds_keeps_at_least_half_and_knows_no_favourite(series):
     kept = stats.quiet_rounds(*series)
     n = len(series[0])
@@ -179,8 +182,13 @@ def test_quiet_rounds_of_nothing_and_of_unequal_lengths():
 @pytest.mark.parametrize("bad", EMPTY_OR_BROKEN)
 @pytest.mark.parametrize(
     "function",
-    [stats.median, stats.quartiles, stats.hodges_lehmann, stats.median_interval,
-     stats.signed_rank_interval],
+    [
+        stats.median,
+        stats.quartiles,
+        stats.hodges_lehmann,
+        stats.median_interval,
+        stats.signed_rank_interval,
+    ],
 )
 def test_bad_samples_are_refused(function, bad):
     with pytest.raises(ValueError, match=r"non-empty|NaN"):
