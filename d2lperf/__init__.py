@@ -1,7 +1,8 @@
 """Where does the time go? Measuring deep learning on the machine at hand.
 
 ``Benchmark``, ``measure`` and ``compare`` time code; ``describe_machine`` says on what;
-``plot`` draws; ``%load_ext d2lperf`` brings ``%%benchmark`` and ``%compare`` to Jupyter.
+``record`` shows what ran when, as a ``Timeline``; ``plot`` draws; ``%load_ext d2lperf`` brings
+``%%benchmark`` and ``%compare`` to Jupyter.
 
 ``import d2lperf as d2l`` also stands in for the library of the book *Dive into Deep
 Learning* in its chapter on computational performance: names that are not ours are taken
@@ -34,12 +35,19 @@ __all__ = [
     "ClockTooCoarse",
     "Comparison",
     "DatasetNotAvailable",
+    "EmptyTimeline",
     "Entry",
+    "InvalidSpan",
     "Machine",
     "Measurement",
+    "OverlappingSpans",
+    "ProfilerBusy",
     "Ratio",
     "ResultsDiffer",
+    "Span",
+    "Timeline",
     "Timer",
+    "UnknownLane",
     "__version__",
     "compare",
     "cpu",
@@ -51,6 +59,7 @@ __all__ = [
     "measure",
     "num_gpus",
     "plot",
+    "record",
     "set_figsize",
     "split_batch",
     "synchronize",
@@ -64,14 +73,24 @@ _LAZY = {
     "BookImportError": "book",
     "BookNotInstalled": "book",
     "DatasetNotAvailable": "data",
+    "EmptyTimeline": "timeline",
+    "InvalidSpan": "timeline",
+    "OverlappingSpans": "timeline",
+    "ProfilerBusy": "timeline",
+    "Span": "timeline",
+    "Timeline": "timeline",
+    "UnknownLane": "timeline",
     "digits": "data",
     "load_data_digits": "data",
     "load_data_fashion_mnist": "data",
+    "record": "timeline",
     "set_figsize": "plot",
     "split_batch": "data",
 }
 
-_MODULES = frozenset({"book", "data", "exercises", "isolate", "magics", "plot", "stats"})
+_MODULES = frozenset(
+    {"book", "data", "exercises", "isolate", "magics", "plot", "stats", "timeline"}
+)
 
 
 def __getattr__(name: str):

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COLOURS", "distributions", "graph", "intervals", "plot", "set_figsize"]
+__all__ = ["COLOURS", "distributions", "gantt", "graph", "intervals", "plot", "set_figsize"]
 
 COLOURS = {
     "blue": "#0072B2",
@@ -422,6 +422,227 @@ def _margin_text(ax: Any, row: int | None, text: str, color: str = _INK) -> None
         fontsize="small" if row is None else "medium",
         **where,
     )
+
+
+# Timelines --------------------------------------------------------------------------------
+
+_LANE = "#F4F4F4"  # a row where nothing runs
+
+
+def gantt(
+    names: Sequence[str],
+    starts: Sequence[float],
+    durations: Sequence[float],
+    rows: Sequence[int],
+    *,
+    labels: Sequence[str],
+    kinds: Sequence[str] | None = None,
+    levels: Sequence[int] | None = None,
+    groups: Sequence[str] | None = None,
+    notes: Sequence[str] | None = None,
+    notes_title: str = "",
+    length: float | None = None,
+    colours: Mapping[str, str] | None = None,
+    ax: Any = None,
+) -> Any:
+    """Show what ran when: a row for each lane, a bar for each thing that ran in it.
+
+    The six kinds that most time went on have a colour, the others are grey. A name stands in
+    its bar where there is room for it. Something that took no time is a thin line.
+
+    Args:
+        names: what ran, one name for each bar.
+        starts, durations: in seconds.
+        rows: in which row each bar lies, from 0.
+        labels: names of the rows, from the top.
+        kinds: what the colours and the legend go by; by default the names.
+        levels: for bars that lie inside others: 0 for the outer ones, which are drawn above.
+        groups: a heading for each row; rows of one heading should follow each other.
+        notes: a text at the right of each row.
+        notes_title: what the notes are.
+        length: seconds along x; by default up to the last end.
+        colours: colours for some kinds. The others take those that are left.
+        ax: where to draw.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: different lengths, no rows, a row that has no label, or a negative duration.
+    """
+    starts, durations = (np.asarray(times, dtype=float) for times in (starts, durations))
+    rows = np.asarray(rows, dtype=int)
+    levels = np.zeros(len(rows), int) if levels is None else np.asarray(levels, dtype=int)
+    names = [str(name) for name in names]
+    kinds = names if kinds is None else [str(kind) for kind in kinds]
+    lengths = [len(column) for column in (names, starts, durations, rows, kinds, levels)]
+    if len(set(lengths)) != 1 or not len(labels):
+        raise ValueError(
+            "names, starts, durations, rows, kinds and levels must have one entry for each bar, "
+            f"and there are {', '.join(map(str, lengths))}, in {len(labels)} rows"
+        )
+    if len(rows) and not (rows.min() >= 0 and rows.max() < len(labels)):
+        raise ValueError(
+            f"rows go from {rows.min()} to {rows.max()}, but {len(labels)} have labels"
+        )
+    if not (durations >= 0).all():
+        raise ValueError(f"a bar takes {durations.min():g} s; a duration is 0 or more")
+    if length is None:
+        length = float((starts + durations).max()) if len(rows) else 0.0
+
+    deep = np.ones(len(labels), dtype=int)  # how many levels each row has
+    np.maximum.at(deep, rows, levels + 1)
+    tops, headings, y = [], [], 0.0
+    for i in range(len(labels)):
+        if groups is not None and (i == 0 or groups[i] != groups[i - 1]):
+            headings.append((y + 0.3, str(groups[i])))
+            y += 0.62
+        tops.append(y)
+        y += 0.3 + _thickness(0) + _thickness(1) * (deep[i] - 1)
+    tops, bottom = np.array(tops), y - 0.3
+    legend = _key(kinds, durations, colours or {})
+
+    if ax is None:
+        from matplotlib import pyplot as plt
+
+        size = (8.0, 1.0 + 0.44 * bottom)
+        ax = plt.subplots(figsize=size, layout="constrained")[1]
+    unit = _time_unit(length)
+    scale = _UNITS[unit]
+    width = length / scale or 1.0
+    ax.set_xlim(-0.01 * width, 1.01 * width)
+    ax.set_ylim(bottom + 0.2, -0.2)
+    middles = []
+    for i in range(len(labels)):
+        height = _thickness(0) + _thickness(1) * (deep[i] - 1)
+        ax.axhspan(tops[i], tops[i] + height, color=_LANE, lw=0, zorder=0)
+        middles.append(tops[i] + height / 2)
+        if notes is not None:
+            _margin_text(ax, middles[-1], notes[i])
+    if notes_title:
+        _margin_text(ax, None, notes_title)
+    ax.set_yticks(middles, [textwrap.fill(str(label), 28) for label in labels], color=_INK)
+    for place, heading in headings:
+        ax.annotate(
+            heading, (0, place), (-4, 0), xycoords=ax.get_yaxis_transform(),
+            textcoords="offset points", ha="right", va="center", color=_SOFT, fontsize="small",
+            annotation_clip=False,
+        )  # fmt: skip
+    ax.tick_params(axis="y", length=0)
+    ax.tick_params(axis="x", color=_SOFT, labelcolor=_INK)
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.spines["bottom"].set_color(_SOFT)
+    ax.grid(axis="x", color="white", lw=0.8)
+    ax.set_axisbelow(True)
+    ax.set_xlabel(f"time ({unit})", color=_INK)
+
+    below = tops[rows] + np.where(levels > 0, _thickness(0) + _thickness(1) * (levels - 1), 0)
+    high = np.where(levels > 0, _thickness(1), _thickness(0))
+    points = ax.get_window_extent().width * 72 / ax.figure.dpi / width
+    handles = _bars(
+        ax, np.asarray(kinds), starts / scale, durations / scale, below, high, legend, points
+    )
+    shades = [legend.get(kind, _OTHER) for kind in kinds]
+    _bar_names(ax, names, starts / scale, durations / scale, below + high / 2, shades, points)
+    if handles:
+        widest = max(len(handle.get_label()) for handle in handles)
+        columns = max(1, min(len(handles), int(points * width / (5 * widest + 34))))
+        ax.legend(
+            handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=columns,
+            frameon=False, fontsize="small", labelcolor=_INK, borderaxespad=0.2, borderpad=0.1,
+            handlelength=1, handleheight=1, handletextpad=0.5, columnspacing=1.4,
+        )  # fmt: skip
+    return ax
+
+
+def _thickness(level: int) -> float:
+    """How thick a bar is, in rows: those inside another one are thinner."""
+    return 0.42 if level else 0.7
+
+
+def _key(kinds: Sequence[str], durations: np.ndarray, given: Mapping[str, str]) -> dict[str, str]:
+    """The kinds that get a colour, by the time spent on them, with it."""
+    unique, index = np.unique(np.asarray(kinds, dtype=str), return_inverse=True)
+    time = np.bincount(index.ravel(), weights=durations, minlength=len(unique))
+    ranked = [str(unique[i]) for i in np.argsort(-time, kind="stable")]
+    free = [c for c in list(COLOURS.values())[:6] if c not in given.values()]
+    chosen = [kind for kind in ranked if kind not in given][: len(free)]
+    colours = {**dict(zip(chosen, free, strict=False)), **given}
+    return {kind: colours[kind] for kind in ranked if kind in colours}
+
+
+_OTHER = "#A6A6A6"
+
+
+def _bars(
+    ax: Any,
+    kinds: np.ndarray,
+    starts: np.ndarray,
+    durations: np.ndarray,
+    below: np.ndarray,
+    high: np.ndarray,
+    legend: Mapping[str, str],
+    points: float,
+) -> list[Any]:
+    """Draw all bars, those of a colour together: fast however many they are."""
+    from matplotlib.collections import LineCollection, PolyCollection
+    from matplotlib.patches import Patch
+
+    handles = []
+    parts = [(kind, colour, kinds == kind) for kind, colour in legend.items()]
+    parts.append(("other", _OTHER, ~np.isin(kinds, list(legend))))
+    for kind, colour, mine in parts:
+        if not mine.any():
+            continue
+        x, y = starts[mine], below[mine]
+        across, up = durations[mine], high[mine]
+        corners = np.stack(
+            [np.stack([x + i * across, y + j * up], axis=1) for i, j in _CORNERS], axis=1
+        )
+        long = across > 0
+        # A white edge tells neighbours apart, but only where it leaves something of the bar.
+        edges = np.where(across[long] * points > 4, 0.6, 0.0)
+        if long.any():
+            bars = PolyCollection(
+                corners[long], facecolors=colour, edgecolors="white", linewidths=edges, zorder=2
+            )
+            bars.set_label(kind)
+            ax.add_collection(bars, autolim=False)
+        if not long.all():
+            ticks = LineCollection(
+                corners[~long][:, :2], colors=colour, linewidths=1.0, zorder=3, label=kind
+            )
+            ax.add_collection(ticks, autolim=False)
+        handles.append(Patch(color=colour, label=kind, lw=0))
+    return handles
+
+
+_CORNERS = ((0, 0), (0, 1), (1, 1), (1, 0))
+
+
+def _bar_names(
+    ax: Any,
+    names: Sequence[str],
+    starts: np.ndarray,
+    durations: np.ndarray,
+    middle: np.ndarray,
+    shades: Sequence[str],
+    points: float,
+    most: int = 200,
+) -> None:
+    """Write names into bars that are long enough, unless there are too many of them."""
+    letters = np.array([len(name) for name in names])
+    fits = np.flatnonzero(durations * points > 4.9 * letters + 6) if len(names) else []
+    if len(fits) > most:
+        return
+    from matplotlib.colors import to_rgb
+
+    for i in fits:
+        light = np.dot(to_rgb(shades[i]), (0.299, 0.587, 0.114)) > 0.55
+        ax.text(
+            starts[i] + durations[i] / 2, middle[i], names[i], ha="center", va="center",
+            fontsize=7.5, color="black" if light else "white", zorder=4, clip_on=True,
+        )  # fmt: skip
 
 
 # Graphs -----------------------------------------------------------------------------------
