@@ -218,7 +218,7 @@ def torch_benchmark(a, b):
             "fn()", globals={"fn": fn}, num_threads=torch.get_num_threads()
         )
         found.append(timer.blocked_autorange(min_run_time=0.2))
-    (a25, a75), (b25, b75) = ((m._p25, m._p75) for m in found)
+    (a25, a75), (b25, b75) = (np.percentile(m.times, [25, 75]) for m in found)
     ratio = found[1].median / found[0].median
     return (1 if b25 > a75 else -1 if b75 < a25 else 0), ratio
 

@@ -35,7 +35,7 @@ import numpy as np
 import torch
 
 from d2lperf import stats
-from d2lperf.device import machine_card, synchronize, synchronizer
+from d2lperf.device import machine_card, synchronize, synchronizer, usable_cores
 from d2lperf.results import (
     Comparison,
     Measurement,
@@ -253,6 +253,7 @@ class Rules:
     long_s: float = 5e-3
     slow_s: float = 30e-3
     most_loops: int = 1 << 22
+    plan_checks: tuple[int, ...] = (3, 8)
     void_factor: float = 3.0
     limit_factor: float = 12.0
     looks: tuple[int, ...] = (16, 24, 32, 48, 64, 96, 128)
@@ -263,6 +264,9 @@ class Rules:
 
 
 RULES = Rules()
+
+# Void rounds in which this process kept more than this share of the cores busy are its own doing.
+OWN_SHARE = 0.85
 
 # measure() looks after so many phases whether the median is known well enough.
 MEASURE_LOOKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -670,8 +674,12 @@ def _common_plans(subjects: list[Subject], calls_s: dict[str, float]) -> dict[st
 class _Rounds:
     """Takes rounds of phases and keeps what they gave."""
 
-    def __init__(self, subjects, calls_s, rng: random.Random, rules: Rules):
+    def __init__(self, subjects, calls_s, rng: random.Random, rules: Rules, clock, cpu_clock):
         self.subjects = subjects
+        self.clock = clock
+        self.cpu_clock = cpu_clock
+        # Processor and wall time spent in void rounds: who was busy while they ran away?
+        self.void_cpu_s = self.void_wall_s = 0.0
         self.plans = _common_plans(subjects, calls_s)
         self.rng = rng
         self.rules = rules
@@ -684,6 +692,11 @@ class _Rounds:
         # What a phase is expected to give. It follows the machine: where a load has come to stay,
         # its level becomes the plan, and rounds are not void for ever.
         self._recent = {s.name: deque([calls_s[s.name]], maxlen=5) for s in subjects}
+
+    @property
+    def slowest_s(self) -> float:
+        """Seconds of a call of the slowest function, as of late and undisturbed."""
+        return max(min(recent) for recent in self._recent.values())
 
     @property
     def count(self) -> int:
@@ -708,6 +721,7 @@ class _Rounds:
         values: dict[str, list[float]] = {s.name: [] for s in self.subjects}
         middles: dict[str, list[float]] = {s.name: [] for s in self.subjects}
         void = False
+        cpu, wall = self.cpu_clock(), self.clock()
         for subject in (*order, *reversed(order)):
             name, plan = subject.name, self.plans[subject.name]
             expected = stats.median(self._recent[name])
@@ -731,6 +745,8 @@ class _Rounds:
                 if self._void_in_a_row < 5:
                     break
         if void:
+            self.void_cpu_s += self.cpu_clock() - cpu
+            self.void_wall_s += self.clock() - wall
             self.void += 1
             self._void_in_a_row += 1
             return False
@@ -738,7 +754,34 @@ class _Rounds:
         for name in values:
             self.phases_s[name].append(tuple(values[name]))
             self.middles_s[name].append(tuple(middles[name]))
+        if self.count in self.rules.plan_checks and self._planned_badly():
+            # These rounds treated like functions unlike: they do not count.
+            self.void += self.count
+            for name in values:
+                self.phases_s[name].clear()
+                self.middles_s[name].clear()
+            return False
         return True
+
+    def _planned_badly(self) -> bool:
+        """Whether the rounds so far ask for other plans than the warm-up did; if so, take them.
+
+        A disturbance in the warm-up of one function makes it look slow and gives it fewer calls
+        in a sample than its own copy gets, which is enough to tell the two apart.
+        """
+        levels = {
+            name: stats.quartiles([value for pair in pairs for value in pair])[0]
+            for name, pairs in self.phases_s.items()
+        }
+        old, new = self.plans, _common_plans(self.subjects, levels)
+        names = list(old)
+        far = any(
+            max(old[n].loops, new[n].loops) > 1.5 * min(old[n].loops, new[n].loops) for n in names
+        )
+        parted = any(new[a] == new[b] and old[a] != old[b] for a in names for b in names)
+        if far or parted:
+            self.plans = new
+        return far or parted
 
     def unsteady(self) -> dict[str, float]:
         """How far the middle samples lie above the phases' values, by function, as factors.
@@ -952,7 +995,9 @@ class _Run:
             self.stage = f"the warm-up of {subject.name!r}"
             left = self.began + budget_s - self.clock() if budget_s is not None else 10.0
             calls_s[subject.name] = subject.warm_up(max(0.0, left) / len(self.subjects))
-        self.rounds = _Rounds(self.subjects, calls_s, self.rng, self.rules)
+        self.rounds = _Rounds(
+            self.subjects, calls_s, self.rng, self.rules, self.clock, self.cpu_clock
+        )
         needed_s = stats.min_pairs(self.each) * self._round_s(calls_s)
         ends, latest = self._deadlines(budget_s, needed_s)
         cpu, wall = self.cpu_clock(), self.clock()
@@ -1012,7 +1057,10 @@ class _Run:
             counts = rounds.take()
             show()
             n, now = rounds.count, self.clock()
-            if n >= looks[-1] or now >= latest:
+            # A short grace for short calls, also where the warm-up took them for long ones.
+            short = rounds.slowest_s <= self.rules.long_s and not self.isolated
+            grace = min(latest, ends + 0.15 * len(self.subjects)) if short else latest
+            if n >= looks[-1] or now >= grace:
                 return
             if counts and n in looks and rounds.narrow(self.baseline, self.each):
                 return
@@ -1027,7 +1075,10 @@ class _Run:
         others. To tell that from a load that has just ended, it is put in turns once more.
         """
         rounds = self.rounds
-        stumbling = rounds.void >= 4 and 3 * rounds.void >= rounds.count + rounds.void
+        # Where functions are in each other's way, their own threads keep all the cores busy. Where
+        # a neighbour has taken a core away, this process gets less than that.
+        own_doing = rounds.void_cpu_s > OWN_SHARE * usable_cores() * rounds.void_wall_s
+        stumbling = own_doing and rounds.void >= 4 and 3 * rounds.void >= rounds.count + rounds.void
         alone, smooth = {}, True
         for subject in self.subjects:
             alone[subject.name], slow_share = self._alone(subject, plans[subject.name])

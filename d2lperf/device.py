@@ -298,14 +298,14 @@ class Machine:
 
     @property
     def rung_sentence(self) -> str:
-        """One sentence that says on which step of the ladder a notebook stands here."""
+        """One sentence that says on which step of the ladder this machine stands."""
         return {
-            "CPU": "This notebook stands on the CPU rung: there is no GPU here, so real threads "
-            "and processes take its place.",
-            "one GPU": "This notebook stands on the one-GPU rung: what needs a GPU runs on it, "
-            "what needs several takes CPU processes.",
-            "several GPUs": "This notebook stands on the top rung: several GPUs are here and "
-            "all of them are used.",
+            "CPU": "This machine stands on the CPU rung: no GPU; where a lesson wants one, threads "
+            "or processes stand in.",
+            "one GPU": "This machine stands on the one-GPU rung; where a lesson wants several, CPU "
+            "processes stand in.",
+            "several GPUs": "This machine stands on the top rung: several GPUs; the lessons that "
+            "need several use them.",
         }[self.rung]
 
     def to_dict(self) -> dict:

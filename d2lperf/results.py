@@ -183,7 +183,7 @@ class Measurement:
     @property
     def interval_s(self) -> tuple[float, float]:
         """Interval of the median, in seconds, from the medians of the phases."""
-        return stats.median_interval(self.phases_s, self.confidence)
+        return stats.median_interval(self.phases_s, interval_confidence(self.confidence))
 
     @property
     def first_call_s(self) -> float:
@@ -475,6 +475,9 @@ class Comparison:
         """Why quiet levels do not tell all about these two, or ""."""
         mine, others = self.unsteady.get(name, 1.0), self.unsteady.get(other, 1.0)
         if max(mine / others, others / mine) <= UNSTEADY:
+            return ""
+        # On a machine that is disturbed again and again, variation says nothing of the function.
+        if 5 * (self.void + self.set_aside) > self.void + self.rounds:
             return ""
         worse = name if mine > others else other
         return (

@@ -322,12 +322,21 @@ def test_slow_first_calls_that_look_like_a_slow_function_leave_no_trace(clock, s
     assert run.rounds >= 16
 
 
+def test_a_disturbed_warm_up_does_not_part_two_copies(clock):
+    """One of two copies looks slow at first; in the rounds that count both get the same calls."""
+    late = lambda now, call: 1e-4 * (2.5 if call <= 30 else 1)  # noqa: E731
+    found = fake_compare(clock, {"a": clock.work(1e-4), "b": clock.work(late)})
+    assert found.loops["a"] == found.loops["b"]
+    assert found["b"].verdict == "no measurable difference"
+    assert found.rounds >= 16 and found.void >= 3
+
+
 def test_never_stops_because_a_difference_has_shown(clock):
     """At the first look the difference is plain but not yet known well: sampling goes on."""
 
     def wide(seed, size):
         chance = random.Random(seed)
-        return clock.work(lambda now, call: size * 1e-4 * chance.uniform(1, 1.6))
+        return clock.work(lambda now, call: size * 1e-4 * chance.uniform(1, 2.2))
 
     found = fake_compare(clock, {"a": wide(1, 1.0), "b": wide(2, 2.0)}, budget_s=5)
     first_look = Comparison(
@@ -465,7 +474,9 @@ def test_orders_are_mirrored_and_balanced(clock):
         return run
 
     subjects = [subject(clock, logged(n), n) for n in "abc"]
-    rounds = bm._Rounds(subjects, dict.fromkeys("abc", 1e-3), random.Random(0), bm.RULES)
+    rounds = bm._Rounds(
+        subjects, dict.fromkeys("abc", 1e-3), random.Random(0), bm.RULES, clock, clock.cpu
+    )
     rounds.plans = {n: bm.Plan(settle=0, loops=1, samples=1, limit_s=1.0) for n in "abc"}
     for _ in range(600):
         assert rounds.take()
@@ -519,6 +530,27 @@ def test_functions_that_slow_each_other_down_get_no_verdict(clock, slowdown):
     assert found["torch"].verdict == "not decided"
     assert "isolated=True" in found["torch"].reason
     assert "disturb each other" in found["torch"].reason
+
+
+@pytest.mark.parametrize(("cores_busy", "refused"), [(4.0, True), (2.4, False)])
+def test_who_is_busy_while_rounds_run_away_tells_a_fight_from_a_neighbour(
+    clock, monkeypatch, cores_busy, refused
+):
+    monkeypatch.setattr(bm, "usable_cores", lambda: 4)
+    clock.cpu_share = cores_busy
+    chance, last = random.Random(3), [None]
+
+    def make(name):
+        def run():
+            # Now and then, after the other one has run, everything stands still for a while.
+            stuck = last[0] not in (None, name) and chance.random() < 0.4
+            last[0] = name
+            clock.now += 0.02 if stuck else 1e-4
+
+        return run
+
+    entry = fake_compare(clock, {"a": make("a"), "b": make("b")}, budget_s=3)["b"]
+    assert ("disturb each other (" in entry.reason) is refused
 
 
 def test_a_load_that_has_ended_is_no_fight(clock):

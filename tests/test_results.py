@@ -168,6 +168,8 @@ def test_a_function_that_varies_by_itself_gets_no_verdict():
     assert found["b"].verdict == "not decided" and "'b' takes now more" in found["b"].reason
     assert found["c"].verdict == "slower"
     assert "'b' takes now more" in found.between("c", "b").reason
+    # Beside a busy neighbour the variation is not the function's own.
+    assert dataclasses.replace(found, void=10)["b"].verdict == "slower"
 
 
 def test_disturbed_rounds_are_set_aside_and_counted():

@@ -4,7 +4,9 @@ import random
 import time
 
 import pytest
+import torch.utils.benchmark
 import verdicts
+from clocks import FakeClock
 from load import Load
 
 
@@ -68,6 +70,34 @@ def test_every_tool_sees_the_heavier_side(tool, monkeypatch):
     assert verdict in (None, 0, 1) and not ratio < 1
     verdict, ratio = verdicts.TOOLS[tool][1](heavy, light)
     assert verdict in (None, 0, -1) and not ratio > 1
+
+
+@pytest.mark.parametrize("tool", ["torch", "welch"])
+def test_tools_that_compare_spreads_can_give_a_verdict(tool, monkeypatch):
+    """On a clock without noise nothing excuses a tool that never calls a winner."""
+    clock = FakeClock()
+    monkeypatch.setattr(time, "perf_counter", clock)
+    light, heavy = clock.work(1e-4, noise=1e-3, seed=1), clock.work(5e-4, noise=1e-3, seed=2)
+    if tool == "torch":
+
+        class Timer:
+            def __init__(self, stmt, globals, num_threads):
+                self.fn = globals["fn"]
+
+            def blocked_autorange(self, min_run_time):
+                times = []
+                for _ in range(50):
+                    start = clock.now
+                    self.fn()
+                    times.append(clock.now - start)
+                return torch.utils.benchmark.Measurement(
+                    1, times, torch.utils.benchmark.TaskSpec("fn()", "")
+                )
+
+        monkeypatch.setattr(torch.utils.benchmark, "Timer", Timer)
+    assert verdicts.TOOLS[tool][1](light, heavy)[0] == 1
+    assert verdicts.TOOLS[tool][1](heavy, light)[0] == -1
+    assert verdicts.TOOLS[tool][1](light, light)[0] == 0
 
 
 def trial(truth, true_ratio, verdict, ratio, condition="quiet", tool="d2lperf"):
