@@ -31,7 +31,7 @@ __all__ = [
     "check_simplify",
 ]
 
-OUTCOMES = ("refused", "frozen", "right, with a break", "right, in one graph")
+OUTCOMES = ("refused", "baked in", "right, with a break", "right, in one graph")
 
 
 @contextmanager
@@ -168,7 +168,7 @@ def _outcome(tool: str, module: nn.Module) -> str:
                 made(seen)
                 pieces = len(backend.graphs)
             if not _same(made(other), module(other)):
-                return "frozen"
+                return "baked in"
         except Exception:
             return "refused"
     if tool != "compile" or pieces == 1:
@@ -243,7 +243,7 @@ def check_branch(flip_whole: Callable[[torch.Tensor], torch.Tensor]) -> Feedback
         except Exception as error:
             return failed(f"torch.export refuses it: {type(error).__name__}")
         if not _same(exported(inputs[1]), wanted[1]):
-            return failed("the exported program takes the way of its example for other inputs too")
+            return failed("the exported program takes the path of its example for other inputs too")
     return passed("Both ways in one graph: nothing is left for Python to decide.")
 
 

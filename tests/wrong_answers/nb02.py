@@ -17,15 +17,15 @@ WRONG = {
     ],
     "conversions": [
         # the folklore: every .numpy() breaks a graph
-        'outcome = {("numpy", "trace"): "frozen", ("numpy", "script"): "refused",\n'
-        '           ("numpy", "compile"): "right, with a break", ("item", "trace"): "frozen",\n'
+        'outcome = {("numpy", "trace"): "baked in", ("numpy", "script"): "refused",\n'
+        '           ("numpy", "compile"): "right, with a break", ("item", "trace"): "baked in",\n'
         '           ("item", "script"): "right, in one graph",\n'
         '           ("item", "compile"): "right, with a break"}',
         # trust in traces
         'outcome = {(c, t): "right, in one graph" for c in ("numpy", "item")\n'
         '           for t in ("trace", "script", "compile")}',
         # half of it
-        'outcome = {("numpy", "trace"): "frozen"}',
+        'outcome = {("numpy", "trace"): "baked in"}',
         # a word of one's own
         'outcome = {(c, t): "works" for c in ("numpy", "item")\n'
         '           for t in ("trace", "script", "compile")}',
