@@ -441,6 +441,11 @@ def _phase_value(samples: list[float], quantile: float) -> float:
     return sorted(samples)[math.floor(quantile * (len(samples) - 1))]
 
 
+def _upper_value(samples: list[float]) -> float:
+    """The order statistic at or above the upper quartile: of five the fourth, of three the most."""
+    return sorted(samples)[math.ceil(0.75 * (len(samples) - 1))]
+
+
 def _check_callable(fn: Any, what: str) -> None:
     if not callable(fn):
         raise TypeError(
@@ -684,7 +689,7 @@ class _Rounds:
         self.rng = rng
         self.rules = rules
         self.phases_s: dict[str, list[tuple[float, float]]] = {s.name: [] for s in subjects}
-        self.middles_s: dict[str, list[tuple[float, float]]] = {s.name: [] for s in subjects}
+        self.uppers_s: dict[str, list[tuple[float, float]]] = {s.name: [] for s in subjects}
         self.samples: dict[str, list[float]] = {s.name: [] for s in subjects}
         self.void = 0
         self._void_in_a_row = 0
@@ -719,7 +724,7 @@ class _Rounds:
             self._void_in_a_row, self._outdated = 0, False
         order = self.rng.sample(self.subjects, len(self.subjects))
         values: dict[str, list[float]] = {s.name: [] for s in self.subjects}
-        middles: dict[str, list[float]] = {s.name: [] for s in self.subjects}
+        uppers: dict[str, list[float]] = {s.name: [] for s in self.subjects}
         void = False
         cpu, wall = self.cpu_clock(), self.clock()
         for subject in (*order, *reversed(order)):
@@ -737,7 +742,7 @@ class _Rounds:
                 self._outdated = void = True
             self._recent[name].append(value)
             values[name].append(value)
-            middles[name].append(stats.median(taken))
+            uppers[name].append(_upper_value(taken))
             if ran_away or not 0 < value <= self.rules.void_factor * expected:
                 void = True
                 # The rest of the round cannot count any more. But what the others would take is
@@ -753,13 +758,13 @@ class _Rounds:
         self._void_in_a_row = 0
         for name in values:
             self.phases_s[name].append(tuple(values[name]))
-            self.middles_s[name].append(tuple(middles[name]))
+            self.uppers_s[name].append(tuple(uppers[name]))
         if self.count in self.rules.plan_checks and self._planned_badly():
             # These rounds treated like functions unlike: they do not count.
             self.void += self.count
             for name in values:
                 self.phases_s[name].clear()
-                self.middles_s[name].clear()
+                self.uppers_s[name].clear()
             return False
         return True
 
@@ -782,22 +787,6 @@ class _Rounds:
         if far or parted:
             self.plans = new
         return far or parted
-
-    def unsteady(self) -> dict[str, float]:
-        """How far the middle samples lie above the phases' values, by function, as factors.
-
-        Only in rounds that were quiet for all, so that what is left is the function's own.
-        """
-        quiet = stats.quiet_rounds(*self.phases_s.values())
-        factors = {}
-        for name, phases in self.phases_s.items():
-            logs = [
-                math.log(middle / value)
-                for i in quiet
-                for value, middle in zip(phases[i], self.middles_s[name][i])
-            ]
-            factors[name] = math.exp(sum(logs) / len(logs)) if logs else 1.0
-        return factors
 
     def narrow(self, baseline: str, confidence: float) -> bool:
         """Whether every interval against the baseline is as narrow as it need be."""
@@ -1154,7 +1143,7 @@ class _Run:
             confidence=self.confidence,
             margin=self.margin,
             isolated=self.isolated,
-            unsteady=rounds.unsteady() if rounds else {},
+            uppers_s=rounds.uppers_s if rounds else {},
             refusal=refusal,
             notes=self.notes,
             machine=None if partial else machine_card(touch=False),

@@ -43,8 +43,8 @@ WIDE_MARGINS = 3
 # tests/test_benchmark.py simulates that with all the looks they then cover what they promise.
 SHARE_OF_ERROR = 0.6
 
-# The ratio compares quiet levels. Functions whose middle samples lie this much further above their
-# quiet level than the other's vary by themselves, and a ratio of quiet levels would hide it.
+# The ratio compares quiet levels. A function whose samples reach this much further above its quiet
+# level than the other's varies by itself, and a ratio of quiet levels would hide it.
 UNSTEADY = 1.1
 
 
@@ -378,11 +378,12 @@ def log_ratios(
     >>> [round(math.exp(x), 3) for x in log_ratios([(2.0, 8.0)], [(1.0, 4.0)])]
     [2.0]
     """
-    logs = []
-    for place in stats.quiet_rounds(first, second):
-        (a1, a2), (b1, b2) = first[place], second[place]
-        logs.append((math.log(a1) + math.log(a2) - math.log(b1) - math.log(b2)) / 2)
-    return logs
+    return [_log_ratio(first[i], second[i]) for i in stats.quiet_rounds(first, second)]
+
+
+def _log_ratio(first: tuple[float, float], second: tuple[float, float]) -> float:
+    (a1, a2), (b1, b2) = first, second
+    return (math.log(a1) + math.log(a2) - math.log(b1) - math.log(b2)) / 2
 
 
 @dataclass(frozen=True)
@@ -408,8 +409,8 @@ class Comparison:
         confidence: for all the intervals against the baseline together.
         margin: ratios closer to 1 than this count as no difference.
         isolated: each function ran in a process of its own.
-        unsteady: name -> how far the middle samples of its quiet phases lie above the phases'
-            values, as a factor; 1 for a function that always takes the same time.
+        uppers_s: name -> the upper quartiles of the same phases, in seconds for one call: far
+            above the phase values where a function varies by itself.
         refusal: why no verdict is given at all, or "".
         notes: what the reader must know.
         machine: the card of the machine, or None.
@@ -426,7 +427,7 @@ class Comparison:
     confidence: float = 0.95
     margin: float = 0.01
     isolated: bool = False
-    unsteady: dict[str, float] = field(default_factory=dict)
+    uppers_s: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     refusal: str = ""
     notes: list[str] = field(default_factory=list)
     machine: Machine | None = None
@@ -472,17 +473,28 @@ class Comparison:
         return Ratio(ratio, *ends, verdict, reason)
 
     def _varies(self, name: str, other: str) -> str:
-        """Why quiet levels do not tell all about these two, or ""."""
-        mine, others = self.unsteady.get(name, 1.0), self.unsteady.get(other, 1.0)
-        if max(mine / others, others / mine) <= UNSTEADY:
+        """Why quiet levels do not tell all about these two, or "".
+
+        In quiet rounds, how far does a phase's upper quartile lie above its lower one, and
+        how much further than the other's? As for the ratio itself, the whole interval decides.
+        """
+        if not (self.uppers_s.get(name) and self.uppers_s.get(other)):
             return ""
-        # On a machine that is disturbed again and again, variation says nothing of the function.
-        if 5 * (self.void + self.set_aside) > self.void + self.rounds:
+        excess = {
+            key: [_log_ratio(*pairs) for pairs in zip(self.uppers_s[key], self.phases_s[key])]
+            for key in (name, other)
+        }
+        quiet = stats.quiet_rounds(
+            self.phases_s[name][: self.rounds], self.phases_s[other][: self.rounds]
+        )
+        further = [excess[name][i] - excess[other][i] for i in quiet]
+        low, high = stats.signed_rank_interval(further, interval_confidence(self.confidence))
+        if low <= math.log(UNSTEADY) and high >= -math.log(UNSTEADY):
             return ""
-        worse = name if mine > others else other
         return (
-            f"{worse!r} takes now more, now less time by itself, and ratios compare quiet levels: "
-            "put so many calls into one function that the variation averages out"
+            f"{(name if low > 0 else other)!r} takes now more, now less time by itself, and ratios "
+            "compare quiet levels: put so many calls into one function that the variation "
+            "averages out"
         )
 
     def _why(self, rounds: int, needed: int) -> str:
@@ -656,9 +668,10 @@ class Comparison:
         values: dict[str, Any] = _load(text, cls)
         if values.get("machine") is not None:
             values["machine"] = Machine.from_dict(values["machine"])
-        values["phases_s"] = {
-            name: [tuple(pair) for pair in pairs] for name, pairs in values["phases_s"].items()
-        }
+        for key in ("phases_s", "uppers_s"):
+            values[key] = {
+                name: [tuple(pair) for pair in pairs] for name, pairs in values.get(key, {}).items()
+            }
         return cls(**values)
 
     def plot(self, ax=None, *, kind: str = "times"):

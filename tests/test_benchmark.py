@@ -232,6 +232,7 @@ def test_phase_value_is_an_order_statistic():
     assert bm._phase_value([5.0, 1.0, 3.0, 2.0, 4.0], 0.25) == 2.0
     assert bm._phase_value([3.0, 1.0, 2.0], 0.25) == 1.0
     assert bm._phase_value([7.0], 0.25) == 7.0
+    assert [bm._upper_value(x) for x in ([5, 1, 3, 2, 4], [3, 1, 2], [7])] == [4, 3, 7]
 
 
 # ------------------------------------------------------------------------------------ measure
