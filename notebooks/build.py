@@ -223,6 +223,23 @@ def write(path: Path, text: str) -> None:
         raise
 
 
+def check_writable(folder: Path) -> None:
+    """Complain at once where a notebook could not be stored at the end.
+
+    Raises:
+        BuildError: no file can be made in the folder.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
+    except OSError as error:
+        raise BuildError(
+            f"the notebooks in {folder.name} cannot be stored: {error.strerror or error}. "
+            "Give yourself the right to write there, or build a copy of the folder."
+        ) from error
+    os.close(handle)
+    os.unlink(name)
+
+
 # --------------------------------------------------------------------------- executing
 
 
@@ -333,8 +350,11 @@ def build(path: Path, *, run: bool = True, check: bool = False, timeout_s: float
         One line that says what was done.
 
     Raises:
-        BuildError: the notebook failed, or `check` found that it is not in its final form.
+        BuildError: the notebook failed, its folder is read-only, or `check` found that it is not
+            in its final form.
     """
+    if not check:
+        check_writable(path.parent)
     before = path.read_text(encoding="utf-8")
     notebook = stamp(nbformat.reads(before, as_version=4), path.stem)
     start = time.monotonic()

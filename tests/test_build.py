@@ -219,6 +219,16 @@ def test_program_says_what_is_not_there(capsys):
     assert "asked for notebook '99'" in capsys.readouterr().err
 
 
+def test_a_read_only_folder_is_told_before_anything_runs(folder, monkeypatch):
+    def refuse(**options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(build.tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(build, "execute", lambda *_, **__: pytest.fail("was executed"))
+    with pytest.raises(build.BuildError, match=r"cannot be stored: Permission denied.*copy"):
+        build.build(folder / "03-good.ipynb")
+
+
 def test_write_is_all_or_nothing(tmp_path, monkeypatch):
     path = tmp_path / "a.ipynb"
     path.write_text("old")

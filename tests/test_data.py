@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import tempfile
 import urllib.error
 import urllib.request
 
@@ -244,6 +245,16 @@ def test_a_folder_that_cannot_be_written(web, tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(d2l.DatasetNotAvailable, match=r"cannot be stored in .*file.*root="):
         d2l.load_data_fashion_mnist(4, root=tmp_path / "file" / "folder")
+
+
+def test_a_read_only_folder(web, tmp_path, monkeypatch):
+    # Simulated: an administrator may write everywhere, and tests may run as one.
+    def refuse(**options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    with pytest.raises(d2l.DatasetNotAvailable, match=r"Permission denied.*D2LPERF_DATA or root="):
+        d2l.load_data_fashion_mnist(4, root=tmp_path / "locked")
 
 
 def test_a_damaged_file_in_the_folder_is_replaced(web):
