@@ -265,7 +265,7 @@ class Rules:
 
 RULES = Rules()
 
-# Void rounds in which this process kept more than this share of the cores busy are its own doing.
+# Rounds in which this process kept more than this share of the cores busy are its own doing.
 OWN_SHARE = 0.85
 
 # measure() looks after so many phases whether the median is known well enough.
@@ -1077,11 +1077,13 @@ class _Run:
             return ""
         before, void_before = rounds.count, rounds.void
         tries, ends = 0, self.clock() + 0.15
+        cpu, wall = self.cpu_clock(), self.clock()
         while tries < 4 or (tries < 8 and self.clock() < ends):
             rounds.take()
             tries += 1
         again = self._slowed(alone, before)
-        if slowed and again:
+        busy = self.cpu_clock() - cpu > OWN_SHARE * usable_cores() * (self.clock() - wall)
+        if slowed and again and busy:
             name, factor = again
             others = " and ".join(repr(s.name) for s in self.subjects if s.name != name)
             found = f"{name!r} takes {factor:.1f} times as long in turns with {others} as alone"

@@ -525,12 +525,22 @@ def fighting(clock, slowdown):
 
 
 @pytest.mark.parametrize("slowdown", [1.6, 2.5, 20])
-def test_functions_that_slow_each_other_down_get_no_verdict(clock, slowdown):
+def test_functions_that_slow_each_other_down_get_no_verdict(clock, monkeypatch, slowdown):
+    monkeypatch.setattr(bm, "usable_cores", lambda: 2)
     clock.cpu_share = 2.0
     found = fake_compare(clock, fighting(clock, slowdown))
     assert found["torch"].verdict == "not decided"
     assert "isolated=True" in found["torch"].reason
     assert "disturb each other" in found["torch"].reason
+
+
+@pytest.mark.parametrize("slowdown", [1.6, 2.5])
+def test_what_a_neighbour_slows_down_is_no_fight(clock, monkeypatch, slowdown):
+    """The same picture, but this process does not get all the cores: somebody else has one."""
+    monkeypatch.setattr(bm, "usable_cores", lambda: 4)
+    clock.cpu_share = 2.0
+    found = fake_compare(clock, fighting(clock, slowdown))
+    assert "disturb each other (" not in found["torch"].reason
 
 
 @pytest.mark.parametrize(("cores_busy", "refused"), [(4.0, True), (2.4, False)])
