@@ -2,7 +2,8 @@
 
 The same product of matrices by NumPy and by torch, each with its own thread pool. The truth is
 taken from each function alone (`measure`, in random order); beside it stand `compare` in one
-process and `compare(..., isolated=True)`.
+process and `compare(..., isolated=True)`. Then nulls: a function against its own copy, each in a
+process of its own, to see whether two processes are told apart by themselves.
 
     python benchmarks/isolation.py
 """
@@ -24,6 +25,7 @@ def main() -> None:
     """Measure and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--nulls", type=int, default=10, help="for each of three functions")
     parser.add_argument("--size", type=int, default=300, help="rows and columns of the matrices")
     options = parser.parse_args()
     array = np.random.default_rng(0).random((options.size, options.size), dtype=np.float32)
@@ -65,6 +67,27 @@ def main() -> None:
             f"| {statistics.median(errors):.1f} | {max(errors):.1f} "
             f"| {statistics.median(t.void for _, t in found):g} "
             f"| {statistics.median(t.elapsed_s for _, t in found):.1f} |"
+        )
+    nulls({"python": lambda: sum(range(1000)), **functions}, options.nulls)
+
+
+def nulls(functions: dict, repeats: int) -> None:
+    """Compare each function with itself in two processes; print what comes out."""
+    entries = {name: [] for name in functions}
+    for number in range(repeats):
+        for name, fn in functions.items():
+            table = d2lperf.compare({"a": fn, "b": fn}, check=False, isolated=True)
+            entries[name].append(table["b"])
+        print(f"nulls, round {number + 1} of {repeats}", flush=True)
+    print("\n| null, isolated | false verdicts | ratio, least and most | half-width, median % |")
+    print("|---|---|---|---|")
+    for name, found in entries.items():
+        false = sum(entry.verdict in ("faster", "slower") for entry in found)
+        ratios = [entry.ratio for entry in found]
+        widths = [50 * (entry.high - entry.low) for entry in found]
+        print(
+            f"| {name} | {false} of {len(found)} | {min(ratios):.3f}, {max(ratios):.3f} "
+            f"| {statistics.median(widths):.1f} |"
         )
 
 

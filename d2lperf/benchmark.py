@@ -258,7 +258,12 @@ class Rules:
     limit_factor: float = 12.0
     looks: tuple[int, ...] = (16, 24, 32, 48, 64, 96, 128)
     least_half_width: float = 0.005
+    wide: float = 0.01
     share_of_effect: float = 0.05
+    grace_s: float = 0.2
+    threaded_grace_s: float = 0.1
+    alone_s: float = 0.08
+    again_s: float = 0.1
     settle_s: float = 0.0
     rest_s: float = 0.0
 
@@ -267,6 +272,9 @@ RULES = Rules()
 
 # Rounds in which this process kept more than this share of the cores busy are its own doing.
 OWN_SHARE = 0.85
+
+# So much more processor time than wall time means that several threads are at work.
+THREADED = 1.1
 
 # measure() looks after so many phases whether the median is known well enough.
 MEASURE_LOOKS = (8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
@@ -697,11 +705,16 @@ class _Rounds:
         # What a phase is expected to give. It follows the machine: where a load has come to stay,
         # its level becomes the plan, and rounds are not void for ever.
         self._recent = {s.name: deque([calls_s[s.name]], maxlen=5) for s in subjects}
+        self._fastest_s = dict(calls_s)
 
     @property
     def slowest_s(self) -> float:
-        """Seconds of a call of the slowest function, as of late and undisturbed."""
-        return max(min(recent) for recent in self._recent.values())
+        """Seconds of a call of the slowest function, by the fastest of its phases so far.
+
+        By its latest ones a short function would pass for a long one where a neighbour has just
+        taken a core from its threads, and would be given seconds.
+        """
+        return max(self._fastest_s.values())
 
     @property
     def count(self) -> int:
@@ -741,6 +754,7 @@ class _Rounds:
                 self._recent[name].clear()
                 self._outdated = void = True
             self._recent[name].append(value)
+            self._fastest_s[name] = min(self._fastest_s[name], value)
             values[name].append(value)
             uppers[name].append(_upper_value(taken))
             if ran_away or not 0 < value <= self.rules.void_factor * expected:
@@ -788,8 +802,11 @@ class _Rounds:
             self.plans = new
         return far or parted
 
-    def narrow(self, baseline: str, confidence: float) -> bool:
-        """Whether every interval against the baseline is as narrow as it need be."""
+    def narrow(self, baseline: str, confidence: float, least: float) -> bool:
+        """Whether every interval against the baseline is as narrow as it need be.
+
+        That is a half-width of at most `least`, or of a share of the effect where that is more.
+        """
         for name, phases in self.phases_s.items():
             if name == baseline:
                 continue
@@ -798,7 +815,7 @@ class _Rounds:
                 return False
             low, high = stats.signed_rank_interval(logs, confidence)
             effect = abs(stats.hodges_lehmann(logs))
-            target = max(self.rules.least_half_width, self.rules.share_of_effect * effect)
+            target = max(least, self.rules.share_of_effect * effect)
             if not (high - low) / 2 <= target:
                 return False
         return True
@@ -1003,7 +1020,7 @@ class _Run:
         cpu, wall = self.cpu_clock() - cpu, self.clock() - wall
         # More processor time than wall time: thread pools are at work, and may be in each
         # other's way. Functions on one thread cannot be.
-        if not self.isolated and wall > 0 and cpu > 1.1 * wall:
+        if not self.isolated and wall > 0 and cpu > THREADED * wall:
             self.stage = "the check for thread pools that disturb each other"
             longest = max(calls_s[name] * plan.loops for name, plan in self.rounds.plans.items())
             if longest > self.rules.slow_s:
@@ -1040,20 +1057,34 @@ class _Run:
         return ends, max(ends, now + min(10.0, 1.5 * needed_s))
 
     def _take_rounds(self, ends: float, latest: float, show: Callable[[], None]) -> None:
-        rounds, start = self.rounds, stats.min_pairs(self.each)
-        looks = sorted({max(look, start) for look in self.rules.looks})
+        rounds, rules, start = self.rounds, self.rules, stats.min_pairs(self.each)
+        looks = sorted({max(look, start) for look in rules.looks})
+        cpu, wall = self.cpu_clock(), self.clock()
         while True:
             counts = rounds.take()
             show()
             n, now = rounds.count, self.clock()
-            # A short grace for short calls, also where the warm-up took them for long ones.
-            short = rounds.slowest_s <= self.rules.long_s and not self.isolated
-            grace = min(latest, ends + 0.15 * len(self.subjects)) if short else latest
-            if n >= looks[-1] or now >= grace:
+            # A grace for short calls, also where the warm-up took them for long ones. It is shorter
+            # where several threads are at work: their check is still to come.
+            short = rounds.slowest_s <= rules.long_s and not self.isolated
+            threaded = self.cpu_clock() - cpu > THREADED * (now - wall)
+            grace_s = rules.threaded_grace_s if threaded else rules.grace_s
+            last = min(latest, ends + grace_s * len(self.subjects)) if short else latest
+            if n >= looks[-1] or now >= last:
                 return
-            if counts and n in looks and rounds.narrow(self.baseline, self.each):
+            if (
+                counts
+                and n in looks
+                and rounds.narrow(self.baseline, self.each, rules.least_half_width)
+            ):
                 return
-            if now >= ends and n >= start and rounds.good(self.baseline) >= start:
+            enough = n >= start and rounds.good(self.baseline) >= start
+            # More time for a wide interval: its width decides, and never what it says.
+            if (
+                now >= ends
+                and enough
+                and (not short or rounds.narrow(self.baseline, self.each, rules.wide))
+            ):
                 return
 
     def _find_interference(self, plans: dict[str, Plan]) -> str:
@@ -1076,9 +1107,9 @@ class _Run:
         if not slowed and not (stumbling and smooth):
             return ""
         before, void_before = rounds.count, rounds.void
-        tries, ends = 0, self.clock() + 0.15
+        tries, ends = 0, self.clock() + self.rules.again_s
         cpu, wall = self.cpu_clock(), self.clock()
-        while tries < 4 or (tries < 8 and self.clock() < ends):
+        while tries < 3 or (tries < 8 and self.clock() < ends):
             rounds.take()
             tries += 1
         again = self._slowed(alone, before)
@@ -1110,10 +1141,10 @@ class _Run:
         return (worst, factors[worst]) if worst and factors[worst] > 1.3 else None
 
     def _alone(self, subject: Subject, plan: Plan) -> tuple[float, float]:
-        """Run one function for 0.12 s: its lower quartile of phases, and the share of slow ones."""
+        """Run one function alone: the lower quartile of its phases, the share of slow ones."""
         values = []
         plan = replace(plan, limit_s=math.inf)
-        ends = self.clock() + 0.12
+        ends = self.clock() + self.rules.alone_s
         while len(values) < 4 or (self.clock() < ends and len(values) < 400):
             values.append(_phase_value(subject.phase(plan), self.rules.quantile))
         # The early phases may still suffer from what ran before.

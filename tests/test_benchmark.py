@@ -382,6 +382,45 @@ def test_a_hopeless_budget_is_not_spent_and_a_better_one_named(clock, call_s):
     assert fake_compare(clock, functions, budget_s=enough)["b"].verdict == "slower"
 
 
+@pytest.mark.parametrize("cpu_share", [1.0, 2.0])
+@pytest.mark.parametrize("noise", [0.0, 0.3, 3.0])
+@pytest.mark.parametrize("call_s", [1e-6, 1e-4, 1e-3])
+def test_short_functions_take_little_more_than_a_second_whatever_happens(
+    clock, call_s, noise, cpu_share
+):
+    """Noise without end, slow first calls, threads to be checked: 0.6 s for each at most."""
+    clock.cpu_share = cpu_share
+    functions = {
+        name: clock.work(call_s, noise=noise, seed=seed, first=[0.05])
+        for seed, name in enumerate("ab")
+    }
+    found = fake_compare(clock, functions)
+    # A round is the step in which time is looked at.
+    step = 4 * 2 * 4 * call_s * (1 + noise)
+    assert found.elapsed_s < 1.2 + step
+    assert found["b"].verdict in ("no measurable difference", "not decided")
+
+
+def test_a_wide_interval_gets_more_time_than_a_narrow_one(clock):
+    def after(noise):
+        clock = bm_clock()
+        pair = {n: clock.work(4e-3, noise=noise, seed=i) for i, n in enumerate("ab")}
+        return fake_compare(clock, pair)
+
+    bm_clock = type(clock)
+    still, noisy = after(0.02), after(0.3)
+    assert still.elapsed_s < 0.8 < noisy.elapsed_s
+    # Without a margin: what the interval says makes no difference to when sampling ends.
+    assert noisy["b"].high - noisy["b"].low > 0.02
+
+
+def test_a_load_does_not_make_a_short_function_a_long_one(clock):
+    """From 1 ms to 20 ms in the middle of the rounds: no seconds are added for that."""
+    later = lambda now, call: 1e-3 * (20 if now > 0.2 else 1)  # noqa: E731
+    found = fake_compare(clock, {n: clock.work(later) for n in "ab"})
+    assert found.elapsed_s < 1.2 + 16 * 20e-3
+
+
 @pytest.mark.parametrize("k", [2, 3, 4, 6])
 def test_slow_first_calls_leave_enough_time_for_all_the_rounds(clock, k):
     functions = {f"f{i}": clock.work(4.9e-3, first=[5.0]) for i in range(k)}
