@@ -25,7 +25,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COLOURS", "distributions", "gantt", "graph", "intervals", "plot", "set_figsize"]
+__all__ = [
+    "COLOURS",
+    "distributions",
+    "gantt",
+    "graph",
+    "intervals",
+    "plot",
+    "set_figsize",
+    "waterfall",
+]
 
 COLOURS = {
     "blue": "#0072B2",
@@ -315,6 +324,80 @@ def intervals(
                 fontsize="small",
             )
     ax.set_xlabel(xlabel, color=_INK)
+    return ax
+
+
+def waterfall(
+    times: Sequence[float],
+    labels: Sequence[str],
+    *,
+    total: str = "in the end",
+    notes: Sequence[str] | None = None,
+    notes_title: str = "",
+    clear: Sequence[bool] | None = None,
+    xlabel: str = "time",
+    ax: Any = None,
+) -> Any:
+    """Show how one time becomes another step by step: what each single change was worth.
+
+    The first and the last row are whole times. Each row between them is the part that one change
+    took away (green) or added (vermillion); a change that is not clear is grey, and keeps its
+    row. The axis is logarithmic if the largest time is more than twenty times the smallest.
+
+    Args:
+        times: seconds at first, and after each of the changes.
+        labels: what it was at first, and what each change was; one for each time.
+        total: the name of the last row.
+        notes: a text at the right of each row but the last; such as the ratio of a change.
+        notes_title: what the notes are.
+        clear: for each change whether it made a difference; by default every one that is not 0.
+        xlabel: what the times are; the unit is added.
+        ax: where to draw.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: different lengths, no change, or a time that is not positive.
+    """
+    times = np.asarray(times, dtype=float).ravel()
+    changes = len(times) - 1
+    clear = list(times[1:] != times[:-1]) if clear is None else list(clear)
+    lengths = {"times": len(times), "labels": len(labels), "clear + 1": len(clear) + 1}
+    if notes is not None:
+        lengths["notes"] = len(notes)
+    if len(set(lengths.values())) != 1 or changes < 1:
+        found = ", ".join(f"{name}: {n}" for name, n in lengths.items())
+        raise ValueError(f"there must be two times or more and a label for each, but {found}")
+    if not (np.isfinite(times) & (times > 0)).all():
+        raise ValueError(f"a time must be positive, but one is {times.min():g} s")
+    log = times.max() > 20 * times.min()
+    unit = _time_unit(float(np.median(times)))
+    times = times / _UNITS[unit]
+    ax = _row_axes(ax, [*labels, total], 0.42)
+    left = times.min() / 2 if log else 0.0
+    if log:
+        _scale(ax, left, times.max(), log)
+    ax.set_xlim(left, times.max() * (1.25 if log else 1.05))
+    ends = {0: times[0], changes + 1: times[-1]}
+    for row, end in ends.items():
+        ax.barh(row, end - left, left=left, height=0.62, color="#B5B5B5", zorder=2)
+        _margin_text(ax, row, f"{_three_digits(end)} {unit}" if notes is None or row else notes[0])
+    for row in range(1, changes + 1):
+        before, after = times[row - 1], times[row]
+        colour = COLOURS["green"] if after < before else COLOURS["vermillion"]
+        colour = colour if clear[row - 1] else _SOFT
+        # A bar too thin to see still has its line.
+        ax.barh(row, after - before, left=before, height=0.62, color=colour, zorder=2)
+        ax.plot([after, after], [row - 0.31, row + 0.31], color=colour, lw=2, zorder=3)
+        ax.plot([before, before], [row - 0.69, row + 0.31], color=_SOFT, lw=0.8, ls=":", zorder=1)
+        if notes is not None:
+            _margin_text(ax, row, notes[row])
+    last = times[-1]
+    ax.plot([last, last], [changes + 0.31, changes + 0.69], color=_SOFT, lw=0.8, ls=":", zorder=1)
+    if notes_title:
+        _margin_text(ax, None, notes_title)
+    ax.set_xlabel(f"{xlabel} ({unit}{', logarithmic axis' if log else ''})", color=_INK)
     return ax
 
 

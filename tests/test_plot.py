@@ -345,6 +345,70 @@ def test_intervals_errors(rows, words):
         plot.intervals(*rows)
 
 
+# waterfall --------------------------------------------------------------------------------
+
+STEPS = ([8e-3, 5e-3, 5e-3, 6e-3], ["first", "less work", "nothing", "more work"])
+
+
+def bars(ax):
+    return [(bar.get_x(), bar.get_x() + bar.get_width()) for bar in ax.patches]
+
+
+def test_waterfall_draws_whole_times_and_the_changes_between_them():
+    ax = plot.waterfall(*STEPS, total="last", xlabel="time per pass")
+    assert ticks(ax) == ["first", "less work", "nothing", "more work", "last"]
+    assert ax.get_xlabel() == "time per pass (ms)"
+    assert ax.get_xscale() == "linear" and ax.get_xlim()[0] == 0
+    whole, changes = bars(ax)[:2], bars(ax)[2:]
+    assert whole == [(0, 8.0), (0, 6.0)]
+    assert changes == [(8.0, 5.0), (5.0, 5.0), (5.0, 6.0)]
+    assert texts(ax) == ["8.00 ms", "6.00 ms"]
+
+
+def test_waterfall_colours_say_the_direction_and_grey_that_it_is_not_clear():
+    def colours(**options):
+        ax = plot.waterfall(*STEPS, **options)
+        names = {value.upper(): name for name, value in plot.COLOURS.items()}
+        return [names.get(to_hex(bar.get_facecolor()).upper(), "grey") for bar in ax.patches[2:]]
+
+    assert colours() == ["green", "grey", "vermillion"]
+    assert colours(clear=[True, False, False]) == ["green", "grey", "grey"]
+
+
+def test_waterfall_notes_stand_at_the_right_of_their_rows():
+    notes = ["whole", "0.62", "1.00", "1.20"]
+    ax = plot.waterfall(*STEPS, notes=notes, notes_title="time ratio")
+    assert sorted(texts(ax)) == sorted([*notes, "6.00 ms", "time ratio"])
+
+
+def test_waterfall_is_logarithmic_over_a_wide_range():
+    ax = plot.waterfall([1.0, 0.5, 1e-3], ["a", "b", "c"])
+    assert ax.get_xscale() == "log"
+    assert ax.get_xlabel() == "time (ms, logarithmic axis)"
+    low, high = ax.get_xlim()
+    assert 0 < low < 1 and high > 1000
+
+
+def test_waterfall_draws_where_it_is_told():
+    ax = plt.subplots()[1]
+    assert plot.waterfall(*STEPS, ax=ax) is ax
+
+
+@pytest.mark.parametrize(
+    ("times", "labels", "options", "words"),
+    [
+        ([1.0], ["a"], {}, "times: 1"),
+        ([1.0, 2.0], ["a"], {}, "labels: 1"),
+        ([1.0, 2.0], ["a", "b"], {"notes": ["x"]}, "notes: 1"),
+        ([1.0, 2.0], ["a", "b"], {"clear": [True, True]}, r"clear \+ 1: 3"),
+        ([1.0, 0.0], ["a", "b"], {}, "positive, but one is 0 s"),
+    ],
+)
+def test_waterfall_refuses_what_it_cannot_draw(times, labels, options, words):
+    with pytest.raises(ValueError, match=words):
+        plot.waterfall(times, labels, **options)
+
+
 # graph ------------------------------------------------------------------------------------
 
 FANCY = ("abcdefg", ["ae", "be", "cf", "df", "eg", "fg"])
