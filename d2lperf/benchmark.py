@@ -61,6 +61,9 @@ class ClockTooCoarse(RuntimeError):
 class Timer:
     """A stopwatch that keeps its laps: the book's `Timer` on a clock that never steps back.
 
+    Like `Benchmark` it waits for every accelerator the process has used before it starts and
+    before it stops, so that a lap holds the work and not only its launch.
+
     Attributes:
         times: the laps so far, in seconds.
 
@@ -70,22 +73,31 @@ class Timer:
     True
     """
 
-    def __init__(self, *, clock: Callable[[], float] = time.perf_counter):
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        synchronize: Callable[[], None] = synchronize,
+    ):
         """Start the first lap.
 
         Args:
             clock: returns seconds.
+            synchronize: waits for the devices in use.
         """
         self._clock = clock
+        self._synchronize = synchronize
         self.times: list[float] = []
         self.start()
 
     def start(self) -> None:
         """Start a lap."""
+        self._synchronize()
         self._start = self._clock()
 
     def stop(self) -> float:
         """End the lap, keep it and return its seconds."""
+        self._synchronize()
         self.times.append(self._clock() - self._start)
         return self.times[-1]
 
@@ -851,9 +863,10 @@ def compare(
             each function, and up to 10 s more for slow ones so that an interval comes out. A
             budget that cannot hold the rounds an interval needs is not spent on a part of them.
         isolated: run each function in a process of its own; for functions whose thread pools
-            disturb each other. Takes seconds more.
+            disturb each other. Takes seconds more, and is less precise: between two turns all
+            rest, and after a rest the machine's speed varies.
         margin: a difference smaller than this fraction is never called one. By default 1 %, or
-            5 % where functions are isolated: two processes differ by themselves.
+            5 % where functions are isolated.
         confidence: that all the intervals against the baseline hold together.
         seed: of the random orders; drawn anew by default.
         progress: show a progress bar; by default only for budgets above five seconds.
@@ -974,6 +987,7 @@ class _Run:
         self.rounds: _Rounds | None = None
         self.refusal = ""
         self.notes: list[str] = []
+        self.checked = False
 
     @property
     def rounds_taken(self) -> int:
@@ -993,6 +1007,7 @@ class _Run:
             elif keep:
                 self.stage = "the check of the results"
                 _check_result(name, self.baseline, expected, result, check)
+        self.checked = keep
 
     def sample(self, budget_s: float | None, progress: bool | None) -> None:
         """Warm up, take rounds until the intervals are narrow or the budget ends."""
@@ -1176,6 +1191,7 @@ class _Run:
             confidence=self.confidence,
             margin=self.margin,
             isolated=self.isolated,
+            checked=self.checked,
             uppers_s=rounds.uppers_s if rounds else {},
             refusal=refusal,
             notes=self.notes,

@@ -132,7 +132,7 @@ class D2lperfMagics(Magics):
     @magic_arguments()
     @argument("--budget", type=float, metavar="SECONDS", help="time for everything")
     @argument("--baseline", metavar="NAME", help="name, or number, of the one to hold against")
-    @argument("--margin", type=float, default=0.01, help="a smaller difference is never called one")
+    @argument("--margin", type=float, help="a smaller difference is never called one")
     @argument("--seed", type=int, help="of the random orders")
     @argument("--no-check", action="store_true", help="do not compare the results first")
     @argument("--isolated", action="store_true", help="a process of its own for each")

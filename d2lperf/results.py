@@ -409,6 +409,7 @@ class Comparison:
         confidence: for all the intervals against the baseline together.
         margin: ratios closer to 1 than this count as no difference.
         isolated: each function ran in a process of its own.
+        checked: the results were compared and agreed before anything was timed.
         uppers_s: name -> the upper quartiles of the same phases, in seconds for one call: far
             above the phase values where a function varies by itself.
         refusal: why no verdict is given at all, or "".
@@ -427,6 +428,7 @@ class Comparison:
     confidence: float = 0.95
     margin: float = 0.01
     isolated: bool = False
+    checked: bool = False
     uppers_s: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     refusal: str = ""
     notes: list[str] = field(default_factory=list)

@@ -48,6 +48,19 @@ def test_timer_starts_when_it_is_made(clock):
     assert timer.stop() == 5
 
 
+def test_timer_waits_for_devices_before_and_after(clock):
+    waits = []
+
+    def synchronize():
+        waits.append(clock.now)
+        clock.now += 1
+
+    timer = Timer(clock=clock, synchronize=synchronize)
+    clock.now += 5
+    assert timer.stop() == 6  # the work, and the wait for it
+    assert waits == [0, 6]
+
+
 def test_timer_without_laps_says_so():
     with pytest.raises(ValueError, match="no lap yet"):
         Timer().avg()
@@ -672,6 +685,15 @@ def test_a_result_that_is_written_over_is_still_checked(clock):
 def test_the_difference_is_located():
     wrong = bm.results_equal({"a": [1.0, 2.0]}, {"a": [1.0, 3.0]})
     assert wrong.startswith("at ['a']: at [1]:")
+
+
+@pytest.mark.parametrize(
+    "check, checked", [(True, True), (lambda a, b: True, True), (False, False)]
+)
+def test_a_comparison_knows_whether_results_were_compared(clock, check, checked):
+    found = fake_compare(clock, {n: clock.work(1e-4, result=1) for n in "ab"}, check=check)
+    assert found.checked is checked
+    assert type(found).from_json(found.to_json()).checked is checked
 
 
 def test_a_check_of_ones_own(clock):

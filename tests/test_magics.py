@@ -107,7 +107,7 @@ def test_compare_names_the_functions_after_their_expressions(shell, seen):
     assert seen["names"] == ["sum(x)", "x[0] + x[1] + x[2]"]
     assert seen["values"] == [6, 6]
     assert (seen["check"], seen["budget_s"], seen["baseline"]) == (True, None, None)
-    assert (seen["isolated"], seen["margin"], seen["seed"]) == (False, 0.01, None)
+    assert (seen["isolated"], seen["margin"], seen["seed"]) == (False, None, None)
 
 
 def test_semicolons_braces_and_dollars_inside_expressions_are_left_alone(shell, seen):
@@ -147,6 +147,8 @@ def test_a_minus_is_no_option(shell, seen):
         ("--budget 0.5", {"budget_s": 0.5}),
         ("--budget=0.5 --no-check", {"budget_s": 0.5, "check": False}),
         ("--isolated --seed 7 --margin 0.05", {"isolated": True, "seed": 7, "margin": 0.05}),
+        # The margin of isolated functions is wider, and compare() knows it.
+        ("--isolated", {"isolated": True, "margin": None}),
         ("--baseline 2", {"baseline": "max(x) + 3"}),
         ("--baseline sum(x)", {"baseline": "sum(x)"}),
         ("--baseline 'max(x) + 3'", {"baseline": "max(x) + 3"}),
