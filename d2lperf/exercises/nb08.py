@@ -1,0 +1,321 @@
+"""Checkers of notebook 08, multi-GPU training with the framework's own tools.
+
+They check numbers, gradients, what travels, and the order of a schedule. Nothing is timed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
+
+__all__ = [
+    "check_accumulate",
+    "check_best_number",
+    "check_schedule",
+    "check_settings",
+    "check_share_out",
+]
+
+
+def _close(a: Any, b: float) -> bool:
+    return isinstance(a, (int, float)) and abs(a - b) <= 1e-9 * max(1.0, abs(b))
+
+
+# ---------------------------------------------------------------------------------- settings
+
+
+@checker
+def check_settings(settings: Callable[..., tuple[int, float, int]]) -> Feedback:
+    """Check which settings belong together when a recipe moves to several devices.
+
+    Args:
+        settings: function of rows, lr, epochs, images, devices and keep ("curve" or "load") that
+            returns rows for each device, the learning rate and the number of steps.
+    """
+    cases = [
+        ((256, 0.1, 10, 60_000, 1, "curve"), (256, 0.1, 2340)),
+        ((256, 0.1, 10, 60_000, 16, "curve"), (16, 0.1, 2340)),
+        ((64, 0.05, 3, 1000, 4, "curve"), (16, 0.05, 45)),
+        ((256, 0.1, 10, 60_000, 2, "load"), (256, 0.2, 1170)),
+        ((256, 0.1, 10, 60_000, 16, "load"), (256, 1.6, 140)),
+        ((100, 0.02, 2, 1000, 3, "load"), (100, 0.06, 6)),
+    ]
+    for given, wanted in cases:
+        found = settings(*given)
+        if not isinstance(found, tuple) or len(found) != 3:
+            return failed(f"wanted are three values (rows, lr, steps), but got {show(found)}")
+        for what, one, right in zip(("rows for each device", "lr", "steps"), found, wanted):
+            if not _close(one, right):
+                return failed(f"{call_text(settings, *given)}: {what} cannot be {show(one)}")
+    try:
+        found = settings(256, 0.1, 10, 60_000, 3, "curve")
+    except ValueError:
+        return passed("The same curve where it is asked for, and the same load where that is.")
+    return failed(
+        "256 rows cannot be shared out evenly to 3 devices, so the curve cannot stay as it is: "
+        f"a ValueError was wanted, but got {show(found)}"
+    )
+
+
+# ------------------------------------------------------------------------------- best_number
+
+
+def _seconds(n: int, step_s: float, nbytes: float, bandwidth: float, latency_s: float) -> float:
+    return step_s / n + 2 * (n - 1) * (latency_s + nbytes / n / bandwidth)
+
+
+@checker
+def check_best_number(best_number: Callable[..., int]) -> Feedback:
+    """Check a prediction of the number of devices that makes a step shortest.
+
+    Args:
+        best_number: function of step_s (seconds of a step on one device), nbytes (of the
+            gradient), bandwidth (bytes in a second), latency_s (seconds for each message) and
+            most (the largest number) that returns a number of devices.
+    """
+    cases = [
+        ("much to compute", (10.0, 45e6, 1e10, 1e-5, 16)),
+        ("a gradient that takes longer than the step", (1.0, 1e9, 1.5e9, 1e-6, 16)),
+        ("latency alone", (1e-3, 0.0, 1e9, 1e-5, 64)),
+        ("a slow link", (0.1, 45e6, 1e8, 1e-4, 16)),
+        ("something between", (0.2, 45e6, 1e10, 1e-3, 16)),
+        ("one device is all there is", (1.0, 45e6, 1e10, 1e-5, 1)),
+        ("nothing to compute", (0.0, 0.0, 1e9, 0.0, 8)),
+    ]
+    for what, given in cases:
+        *model, most = given
+        times = [_seconds(n, *model) for n in range(1, most + 1)]
+        found = best_number(*given)
+        if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= most:
+            return failed(f"wanted is a whole number from 1 to {most}, but got {show(found)}")
+        best = min(times)
+        if times[found - 1] > best * (1 + 1e-9):
+            return failed(
+                f"{what}, {call_text(best_number, *given)}: with {found} the step is longer "
+                "than with another number"
+            )
+        if found != times.index(best) + 1:
+            return failed(f"{what}: of equally good numbers the smallest is wanted, not {found}")
+    return passed("More devices as long as they help, and no longer.")
+
+
+# --------------------------------------------------------------------------------- share_out
+
+
+def _shared_out(rows: int, speeds: Sequence[float]) -> float:
+    """Least possible time until the last device is done."""
+    pieces = [0] * len(speeds)
+    for _ in range(rows):
+        i = min(range(len(speeds)), key=lambda i: (pieces[i] + 1) / speeds[i])
+        pieces[i] += 1
+    return max(piece / speed for piece, speed in zip(pieces, speeds))
+
+
+@checker
+def check_share_out(
+    share_out: Callable[[int, list[float]], tuple[Sequence[int], float]],
+) -> Feedback:
+    """Check how a batch is divided over devices of different speed.
+
+    Args:
+        share_out: function of the number of rows and of the speeds in rows a second that returns
+            the rows for each device, and how many times faster that is than the fastest alone.
+    """
+    cases = [
+        (64, [1.0, 1.0]),
+        (256, [50.0, 1.0]),
+        (10, [3.0, 3.0, 1.0]),
+        (7, [1.0, 2.0, 4.0]),
+        (20, [1000.0, 1.0]),
+        (5, [1.0, 1.0, 1.0]),
+        (97, [2.5, 7.0, 0.8, 3.1]),
+    ]
+    for rows, speeds in cases:
+        call = call_text(share_out, rows, speeds)
+        found = share_out(rows, list(speeds))
+        if not isinstance(found, tuple) or len(found) != 2:
+            return failed(f"wanted is a pair (pieces, gain), but got {show(found)}")
+        pieces, gain = list(found[0]), found[1]
+        if len(pieces) != len(speeds):
+            return failed(f"{call}: wanted is one piece for each device, but got {show(pieces)}")
+        if any(isinstance(p, bool) or not isinstance(p, int) or p < 0 for p in pieces):
+            return failed(f"{call}: pieces are whole numbers from 0, but got {show(pieces)}")
+        if sum(pieces) != rows:
+            return failed(f"{call}: the pieces {pieces} are {sum(pieces)} rows in all")
+        seconds, best = max(p / s for p, s in zip(pieces, speeds)), _shared_out(rows, speeds)
+        if seconds > best * (1 + 1e-9):
+            return failed(f"{call}: with {pieces} the last device could be done earlier")
+        if not _close(gain, rows / max(speeds) / best):
+            return failed(f"{call}: the pieces are right, but the gain is not {show(gain)}")
+    return passed("Nobody finishes later than need be, and the gain is what it is.")
+
+
+# -------------------------------------------------------------------------------- accumulate
+
+_WORKERS = 2
+_LENGTHS = [(5, 2, 1), (4, 4), (8,)]  # rows of each micro-batch
+
+
+def _micro_batches(lengths: Sequence[int], rank: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    generator = torch.Generator().manual_seed(10 * len(lengths) + rank)
+    return [
+        (torch.randn(n, 6, generator=generator), torch.randint(3, (n,), generator=generator))
+        for n in lengths
+    ]
+
+
+def _small_net() -> nn.Module:
+    with torch.random.fork_rng([]):
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def _gradient(net: nn.Module) -> torch.Tensor:
+    grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in net.parameters()]
+    return torch.cat([grad.flatten() for grad in grads])
+
+
+def _try_accumulating(accumulate: Callable) -> list[tuple[torch.Tensor, float]]:
+    """In a worker: for each case the gradient, and how many times it travelled."""
+    import torch.distributed as dist
+
+    found = []
+    for lengths in _LENGTHS:
+        net, sent = nn.parallel.DistributedDataParallel(_small_net()), []
+
+        def hook(sent, bucket):
+            sent.append(bucket.buffer().numel())
+            work = dist.all_reduce(bucket.buffer().div_(dist.get_world_size()), async_op=True)
+            return work.get_future().then(lambda future: future.value()[0])
+
+        net.register_comm_hook(sent, hook)
+        accumulate(net, F.cross_entropy, _micro_batches(lengths, dist.get_rank()))
+        gradient = _gradient(net)
+        found.append((gradient, sum(sent) / gradient.numel()))
+    return found
+
+
+@checker
+def check_accumulate(accumulate: Callable[[nn.Module, Callable, list], None]) -> Feedback:
+    """Check the accumulation of gradients under DDP, on two processes.
+
+    Args:
+        accumulate: function of a DDP network, a loss that is a mean over rows, and a list of
+            micro-batches (inputs, labels) of different lengths.
+    """
+    from d2lperf.launch import launch
+
+    by_rank = launch(_try_accumulating, _WORKERS, (accumulate,), backend="gloo", timeout_s=20)
+    for case, lengths in enumerate(_LENGTHS):
+        whole = [_micro_batches(lengths, rank) for rank in range(_WORKERS)]
+        inputs, labels = (torch.cat(t) for t in zip(*[pair for parts in whole for pair in parts]))
+        net = _small_net()
+        F.cross_entropy(net(inputs), labels).backward()
+        wanted = _gradient(net)
+        what = f"micro-batches of {', '.join(map(str, lengths))} rows"
+        (one, times), (other, _) = (found[case] for found in by_rank)
+        if not torch.allclose(one, other, atol=1e-6):
+            return failed(f"{what}: the two ranks end with different gradients")
+        if not torch.allclose(one, wanted, rtol=1e-4, atol=1e-6):
+            ratio = (one.norm() / wanted.norm()).item()
+            return failed(
+                f"{what}: the gradient is not the one of the mean over all rows "
+                f"(its length is {ratio:.2f} times that)"
+            )
+        if times != 1:
+            return failed(
+                f"{what}: the gradient is right, but it travelled {times:g} times; once is wanted"
+            )
+    return passed("The gradient of all rows, sent once.")
+
+
+# ---------------------------------------------------------------------------------- schedule
+
+_TASK = re.compile(r"([FB])(\d+)")
+
+
+def _wait_for(task: str, stage: int, stages: int) -> tuple[str, int] | None:
+    """What must be done, and where, before a task can begin."""
+    if task[0] == "F":
+        return (task, stage - 1) if stage else None
+    return (task, stage + 1) if stage + 1 < stages else ("F" + task[1:], stage)
+
+
+def _turns(orders: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
+    """Turns until all is done if each task takes one, and the tasks that never begin."""
+    done: dict[tuple[str, int], int] = {}
+    place, turn = [0] * len(orders), 0
+    while any(i < len(order) for i, order in zip(place, orders)):
+        turn += 1
+        ready = []
+        for stage, order in enumerate(orders):
+            if place[stage] < len(order):
+                task = order[place[stage]]
+                needed = _wait_for(task, stage, len(orders))
+                if needed is None or done.get(needed, turn) < turn:
+                    ready.append((task, stage))
+        if not ready:
+            return turn, [
+                f"{order[i]} on stage {stage}"
+                for stage, (i, order) in enumerate(zip(place, orders))
+                if i < len(order)
+            ]
+        for task, stage in ready:
+            done[task, stage] = turn
+            place[stage] += 1
+    return turn, []
+
+
+@checker
+def check_schedule(one_f_one_b: Callable[[int, int, int], list[str]]) -> Feedback:
+    """Check the order of forward and backward passes of a pipeline under 1F1B.
+
+    Args:
+        one_f_one_b: function of the stage, the number of stages and the number of micro-batches
+            that returns a list such as ["F0", "F1", "B0", "B1"].
+    """
+    for stages, micro in [(1, 3), (2, 2), (2, 4), (3, 5), (4, 8), (4, 4)]:
+        orders = []
+        for stage in range(stages):
+            call = call_text(one_f_one_b, stage, stages, micro)
+            order = one_f_one_b(stage, stages, micro)
+            if not isinstance(order, (list, tuple)):
+                return failed(f"{call}: wanted is a list, but got {show(order)}")
+            odd = [t for t in order if not isinstance(t, str) or not _TASK.fullmatch(t)]
+            if odd:
+                return failed(f'{call}: {show(odd[0])} is not of the form "F0" or "B0"')
+            wanted = [f"{kind}{i}" for kind in "FB" for i in range(micro)]
+            if sorted(order) != sorted(wanted):
+                return failed(
+                    f"{call}: every micro-batch goes forward once and backward once, {len(wanted)} "
+                    f"tasks in all, but got {show(list(order))}"
+                )
+            ahead = most = 0
+            for task in order:
+                ahead += 1 if task[0] == "F" else -1
+                most = max(most, ahead)
+            if most > stages - stage:
+                return failed(
+                    f"{call}: {most} micro-batches are in flight at a time; "
+                    f"{stages - stage} are allowed"
+                )
+            orders.append(list(order))
+        turns, stuck = _turns(orders)
+        if stuck:
+            return failed(
+                f"{stages} stages, {micro} micro-batches: all wait for ever ({', '.join(stuck)})"
+            )
+        least = 2 * (micro + stages - 1)
+        if turns > least:
+            return failed(
+                f"{stages} stages, {micro} micro-batches: the order is possible, but takes "
+                f"{turns} turns; GPipe needs {least}"
+            )
+    return passed("Everybody comes forward and back, nobody waits in vain, and little is kept.")
