@@ -3,6 +3,10 @@
 What is run comes from the notebook itself, so that what a reader sees is what is tested:
 setup + stub must say "not attempted", setup + answer "passed", setup + each wrong answer (from
 tests/wrong_answers/nbNN.py) "failed" with a reason.
+
+A wrong answer must fail by what the checker says, not by a crash: a typo would fail, too. Where
+an exception is what is meant to happen the entry of WRONG is a pair with its name,
+`("ZeroDivisionError", "source")`, and that is the exception that must come.
 """
 
 import ast
@@ -20,6 +24,10 @@ from d2lperf.exercises import Feedback
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
+# How `checker` tells of an exception: of the learner's code, or of the checker on its result.
+CRASH = re.compile(
+    r"(?:Your code|Your answer could not be used as the task asks; trying it) raised (\w+)"
+)
 
 
 @dataclass
@@ -88,6 +96,26 @@ def load_wrong_answers(path):
     return module.WRONG
 
 
+def raises_and_source(entry):
+    """(name of the exception that is meant to come or None, source) of an entry of WRONG."""
+    return (None, entry) if isinstance(entry, str) else entry
+
+
+def why_not_found_out(got, raises=None):
+    """What is wrong with the feedback on a wrong answer; "" where it is as it should be."""
+    if got.status != "failed":
+        return f"this wrong answer was let through ({got})"
+    crash = CRASH.match(got.message)
+    if raises is None and crash:
+        return (
+            f"this wrong answer only crashed ({got}): mend it, or, where that is meant, "
+            f'write ("{crash[1]}", source)'
+        )
+    if raises is not None and not (crash and crash[1] == raises):
+        return f"this wrong answer was to raise {raises}, but: {got}"
+    return "" if got.message.strip() else "no reason was given"
+
+
 EXERCISES = [
     exercise
     for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -98,9 +126,9 @@ WRONG = {
     for path in sorted((ROOT / "tests" / "wrong_answers").glob("nb*.py"))
 }
 WRONG_ANSWERS = [
-    pytest.param(e, source, id=f"{e}-{i}")
+    pytest.param(e, *raises_and_source(entry), id=f"{e}-{i}")
     for e in EXERCISES
-    for i, source in enumerate(WRONG.get(e.notebook, {}).get(e.name, []), 1)
+    for i, entry in enumerate(WRONG.get(e.notebook, {}).get(e.name, []), 1)
 ]
 
 
@@ -132,19 +160,24 @@ def test_folded_answer_passes(exercise):
     assert got.status == "passed", str(got)
 
 
-@pytest.mark.parametrize("exercise, source", WRONG_ANSWERS)
-def test_wrong_answer_fails_with_a_reason(exercise, source):
-    got = feedback(exercise, source)
-    assert got.status == "failed", f"this wrong answer was let through ({got}):\n{source}"
-    assert got.message.strip()
+@pytest.mark.parametrize("exercise, raises, source", WRONG_ANSWERS)
+def test_wrong_answer_fails_with_a_reason(exercise, raises, source):
+    problem = why_not_found_out(feedback(exercise, source), raises)
+    assert not problem, f"{problem}:\n{source}"
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=str)
 def test_has_two_wrong_answers(exercise):
-    wrong = WRONG.get(exercise.notebook, {}).get(exercise.name, [])
-    assert len(set(map(str.strip, wrong))) >= 2, (
+    wrong = [
+        source.strip()
+        for raises, source in map(
+            raises_and_source, WRONG.get(exercise.notebook, {}).get(exercise.name, [])
+        )
+        if raises is None
+    ]
+    assert len(set(wrong)) >= 2, (
         f"tests/wrong_answers/{exercise.notebook}.py needs two different wrong answers "
-        f"for {exercise.name!r}; found {len(wrong)}"
+        f"for {exercise.name!r} that do not just crash; found {len(set(wrong))}"
     )
 
 
@@ -203,6 +236,33 @@ def test_harness_finds_the_parts():
     assert feedback(found, found.parts["stub"]).status == "not attempted"
     assert feedback(found, found.answer).status == "passed"
     assert feedback(found, "per_call = 6").status == "failed"
+
+
+@pytest.mark.parametrize(
+    "source, raises, problem",
+    [
+        ("per_call = 6", None, ""),
+        ("per_call = 2", None, "was let through"),
+        ("per_call = None", None, "was let through"),
+        ("per_call = Odd()", None, r'only crashed.*\("ZeroDivisionError", source\)'),
+        ("per_call = Odd()", "ZeroDivisionError", ""),
+        ("per_call = Odd()", "TypeError", "was to raise TypeError"),
+        ("per_call = 6", "TypeError", "was to raise TypeError"),
+        ("per_call = 2", "TypeError", "was let through"),
+        # not the learner's line but the checker's, on what it was given
+        ("import numpy as np\nper_call = np.ones(3)", None, "only crashed"),
+        ("import numpy as np\nper_call = np.ones(3)", "ValueError", ""),
+    ],
+)
+def test_harness_tells_a_crash_from_a_reason(source, raises, problem):
+    odd = "class Odd:\n    def __eq__(self, other):\n        return 1 / 0\n"
+    got = why_not_found_out(feedback(exercise(), odd + source), raises)
+    assert re.search(problem, got) if problem else not got, got
+
+
+def test_harness_reads_both_forms_of_an_entry():
+    assert raises_and_source("x = 1") == (None, "x = 1")
+    assert raises_and_source(("TypeError", "x = 1")) == ("TypeError", "x = 1")
 
 
 def test_harness_runs_in_a_fresh_namespace():
