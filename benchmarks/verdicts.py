@@ -8,14 +8,19 @@ verdicts, with 95 % intervals (Wilson), the errors of the ratios, and what each 
     python benchmarks/verdicts.py                      # everything, about half an hour
     python benchmarks/verdicts.py --tools d2lperf      # ours alone, a few minutes
     python benchmarks/verdicts.py --repeats 2          # a quick look
+    python benchmarks/verdicts.py --save trials.json   # keep the trials
+    python benchmarks/verdicts.py --load trials.json   # print the tables of trials that were kept
+    python benchmarks/verdicts.py --check              # and hold ours against its targets
 
-Run it on a machine that does nothing else.
+Run it on a machine that does nothing else. `--check` adds a line for each target, reached or
+missed, and ends with status 1 where one is missed. It goes with `--load`, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
 import statistics
 import sys
@@ -180,7 +185,7 @@ def without_slow_start(fn: Callable[[], object]) -> Callable[[], object]:
 # A tool gets two functions and returns (verdict, ratio): verdict -1 when it says that the second
 # is faster, +1 slower, 0 neither, None that it cannot tell; ratio is time of the second over time
 # of the first, nan where the tool gives none.
-VERDICTS = {"faster": -1, "slower": 1, "not decided": None}
+VERDICTS = {"faster": -1, "slower": 1, "no measurable difference": 0, "not decided": None}
 
 
 def _beyond(ratio: float, threshold: float) -> int:
@@ -196,7 +201,12 @@ def _calls_for(fn: Callable[[], object], seconds: float, most: int = 10**7) -> i
 
 
 def book(a, b):
-    """One loop of up to 1000 calls each, one after the other, no warm-up; more than 5 % counts."""
+    """One loop of up to 1000 calls each, one after the other; more than 5 % counts.
+
+    Nothing warms up in here, as in the book. But `study` has called each function once before,
+    except where slow first calls are the question, so that elsewhere this protocol is spared what
+    a very first call costs.
+    """
     times = []
     # The book writes the number of calls by hand; here a fresh copy would be needed to find it
     # without warming up, so both get what lasts about 0.2 s by the snippet's nominal speed.
@@ -259,7 +269,7 @@ def welch(a, b):
 def ours(a, b):
     """Run `d2lperf.compare` as it comes."""
     found = d2lperf.compare({"a": a, "b": b}, check=False)["b"]
-    return VERDICTS.get(found.verdict, 0), found.ratio
+    return VERDICTS[found.verdict], found.ratio
 
 
 TOOLS = {
@@ -389,8 +399,8 @@ def percentile(values: list[float], q: float) -> str:
     return f"{np.percentile(values, q):.2f} [{low:.2f}, {high:.2f}]"
 
 
-def print_tables(trials: list[Trial]) -> None:
-    """Print what the study found, as Markdown."""
+def print_tables(trials: list[Trial], setting: str | None = None) -> None:
+    """Print what the study found, as Markdown; `setting` says where it was found."""
     by_tool: dict[str, list[Trial]] = defaultdict(list)
     for trial in trials:
         by_tool[trial.tool].append(trial)
@@ -403,7 +413,7 @@ def print_tables(trials: list[Trial]) -> None:
         return " / ".join(parts)
 
     print(
-        f"\n{torch.get_num_threads()} threads, torch {torch.__version__}; in each cell: "
+        f"\n{setting or this_setting()}; in each cell: "
         f"{' / '.join(CONDITIONS)}; % with 95 % intervals\n"
     )
     head = [
@@ -440,6 +450,11 @@ def print_tables(trials: list[Trial]) -> None:
         )
 
     print("\nThe intervals take the trials as independent; they come from a handful of snippets.")
+    if "book" in by_tool:
+        print(
+            "The book's protocol does not warm up. Each function was called once before it came "
+            "under any tool, except for *slow first calls*."
+        )
     print("\nPooled nulls; error of the ratio, median and 95th percentile by condition; seconds")
     head = [
         "tool",
@@ -502,23 +517,173 @@ def print_tables(trials: list[Trial]) -> None:
         )
 
 
-def main() -> None:
-    """Read the arguments, run the study, print the tables."""
+# -------------------------------------------------------------------------------- the targets
+
+# What `compare` is to reach, for snippets under about 5 ms that use one thread pool.
+MOST_FALSE, LEAST_NULLS = 0.02, 150
+LEAST_FOUND = 0.95
+MOST_ERROR = {50: 0.5, 95: 2.0}  # percentile -> error of the ratio in per cent
+MOST_MEDIAN_S, MOST_S = 0.5, 1.2
+
+
+def threaded(trial: Trial) -> bool:
+    """Whether every core takes part in the trial's snippet."""
+    return SNIPPETS[trial.snippet][0] is threaded_forwards
+
+
+def targets(trials: list[Trial]) -> list[tuple[bool, str]]:
+    """Hold d2lperf's trials against the targets: (reached, line to print) of each.
+
+    Args:
+        trials: of any tools; a target for which there are no trials is missed.
+    """
+    rows = [t for t in trials if t.tool == "d2lperf"]
+    kind: dict[str, list[Trial]] = {truth: [] for truth in (*TRUTHS, "slow first calls")}
+    for t in rows:
+        kind[t.truth].append(t)
+    found: list[tuple[bool, str]] = []
+
+    def add(reached: bool, name: str, figure: str, target: str) -> None:
+        word = "reached" if reached else "missed"
+        found.append((reached, f"{word}: {name}: {figure} ({target})"))
+
+    def add_found(name: str, parts: list[list[Trial]]) -> None:
+        """Count what was found in each part; the poorest must do."""
+        hits = [sum(t.called == t.right_sign for t in part) for part in parts]
+        enough = all(p and h >= LEAST_FOUND * len(p) for h, p in zip(hits, parts))
+        figure = " / ".join(f"{rate(h, len(p))} % of {len(p)}" for h, p in zip(hits, parts))
+        add(enough, name, figure, f"at least {100 * LEAST_FOUND:g} % in each")
+
+    wrong = sum(t.called != 0 for t in kind["null"])
+    nulls = len(kind["null"])
+    add(
+        nulls >= LEAST_NULLS and wrong <= MOST_FALSE * nulls,
+        "false verdicts, pooled",
+        f"{wrong} of {nulls}, {rate(wrong, nulls)} %",
+        f"at most {100 * MOST_FALSE:g} %, of at least {LEAST_NULLS} nulls",
+    )
+    by_condition = [[t for t in kind["10 %"] if t.condition == c] for c in CONDITIONS]
+    add_found(f"10 % found, {' / '.join(CONDITIONS)}", by_condition)
+    add_found("10 % found with several threads, pooled", [[t for t in kind["10 %"] if threaded(t)]])
+    add_found("3 % found, quiet", [[t for t in kind["3 %"] if t.condition == "quiet"]])
+    loaded = [c for c in CONDITIONS if c != "quiet"]
+    add_found(
+        f"3 % found with one thread, {' / '.join(loaded)}",
+        [[t for t in kind["3 %"] if t.condition == c and not threaded(t)] for c in loaded],
+    )
+    real = kind["3 %"] + kind["10 %"]
+    wrong = sum(t.called == -t.right_sign for t in real)
+    add(bool(real) and not wrong, "wrong sign", f"{wrong} of {len(real)}", "never")
+    slow = kind["slow first calls"]
+    wrong = sum(t.called != 0 for t in slow)
+    add(bool(slow) and not wrong, "slow first calls mistaken", f"{wrong} of {len(slow)}", "never")
+
+    plain = [t for t in rows if t.truth != "slow first calls"]
+    errors = {
+        c: [t.error for t in plain if t.condition == c and np.isfinite(t.ratio)] for c in CONDITIONS
+    }
+    for q, most in MOST_ERROR.items():
+        add(
+            all(e and np.percentile(e, q) <= most for e in errors.values()),
+            f"error of the ratio, {'median' if q == 50 else f'{q}th percentile'}, "
+            f"{' / '.join(CONDITIONS)}",
+            f"{' / '.join(percentile(e, q) for e in errors.values())} %",
+            f"at most {most:g} % in each; {sum(not np.isfinite(t.ratio) for t in plain)} "
+            f"of {len(plain)} without a ratio",
+        )
+    times = [t.seconds for t in rows]
+    add(
+        bool(times) and statistics.median(times) <= MOST_MEDIAN_S,
+        "time, median",
+        f"{percentile(times, 50)} s",
+        f"at most {MOST_MEDIAN_S:g} s",
+    )
+    add(
+        bool(times) and max(times) <= MOST_S,
+        "time, most",
+        f"{max(times, default=math.nan):.2f} s",
+        f"at most {MOST_S:g} s",
+    )
+    return found
+
+
+def print_targets(trials: list[Trial]) -> bool:
+    """Print a line for each target; return whether all were reached."""
+    print("\nd2lperf.compare and its targets\n")
+    found = targets(trials)
+    for _, line in found:
+        print(f"* {line}")
+    return all(reached for reached, _ in found)
+
+
+# -------------------------------------------------------------------------- keeping the trials
+
+
+def this_setting() -> str:
+    """The threads and the version that trials of this process are made with."""
+    return f"{torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+def save(path: Path, trials: list[Trial]) -> None:
+    """Write the trials as JSON, and with what setting they were made."""
+    found = {"setting": this_setting(), "trials": [asdict(t) for t in trials]}
+    path.write_text(json.dumps(found), encoding="utf-8")
+
+
+def load(paths: list[Path]) -> tuple[list[Trial], str]:
+    """Read what `save` wrote, several studies in a row if there are several; and their settings.
+
+    Raises:
+        ValueError: a file holds something else.
+    """
+    trials: list[Trial] = []
+    settings: list[str] = []
+    for path in paths:
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(found, list):  # as it was written before settings were kept
+                found = {"setting": "threads and version not noted", "trials": found}
+            trials += [Trial(**row) for row in found["trials"]]
+            settings.append(found["setting"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"{path} holds no trials that --save wrote: {error!r}") from error
+    return trials, "; ".join(dict.fromkeys(settings))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Read the arguments, run the study or load one, print the tables; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
     parser.add_argument("--repeats", type=int, default=9, help="of every cell (default 9)")
     parser.add_argument("--slow-repeats", type=int, default=2, help="of slow first calls")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--save", type=Path, help="write the raw trials as JSON")
-    options = parser.parse_args()
-    warnings.simplefilter("ignore")
-    seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
-    print(f"seed {seed}", file=sys.stderr)
-    trials = study(options.tools, options.repeats, options.slow_repeats, seed)
-    if options.save:
-        options.save.write_text(json.dumps([asdict(t) for t in trials]))
-    print_tables(trials)
+    parser.add_argument(
+        "--load", type=Path, nargs="+", metavar="FILE", help="run nothing: trials that were saved"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="hold d2lperf against its targets; 1 if one is missed"
+    )
+    options = parser.parse_args(arguments)
+    if options.load and options.save:
+        parser.error("--load runs nothing, so there is nothing for --save to write")
+    if options.check and not options.load and "d2lperf" not in options.tools:
+        parser.error("--check holds d2lperf against its targets, but --tools leaves it out")
+    if options.load:
+        try:
+            trials, setting = load(options.load)
+        except (OSError, ValueError) as error:
+            parser.error(str(error))
+    else:
+        warnings.simplefilter("ignore")
+        seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
+        print(f"seed {seed}", file=sys.stderr)
+        trials, setting = study(options.tools, options.repeats, options.slow_repeats, seed), None
+        if options.save:
+            save(options.save, trials)
+    print_tables(trials, setting)
+    return 0 if not options.check or print_targets(trials) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
