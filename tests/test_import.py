@@ -56,6 +56,27 @@ print(json.dumps([once, twice, plot.__name__, Benchmark.__name__, digits.__name_
     assert json.loads(run(code)) == [[], [], "d2lperf.plot", "Benchmark", "digits"]
 
 
+# What `import d2lperf` may add to `import torch`: our own modules behind the plain names, and of
+# Python's own library a few that torch does not use.
+OURS = ["_version", "benchmark", "device", "results", "stats"]
+ADDED = {"d2lperf", *(f"d2lperf.{module}" for module in OURS)}
+STANDARD = {"html", "html.entities", "statistics", "_statistics", "fractions", "decimal"}
+STANDARD |= {"_decimal", "_pydecimal", "numbers"}
+
+
+def test_import_adds_few_modules_to_torchs():
+    code = """
+import json, sys
+import torch
+before = set(sys.modules)
+import d2lperf
+print(json.dumps(sorted(set(sys.modules) - before)))
+"""
+    added = set(json.loads(run(code)))
+    assert {m for m in added if m.startswith("d2lperf")} == ADDED
+    assert added - ADDED <= STANDARD
+
+
 @pytest.mark.parametrize("name", d2lperf.__all__)
 def test_every_public_name_is_there_and_listed(name):
     assert getattr(d2lperf, name) is not None
