@@ -1,6 +1,8 @@
 """The book's library: the drop-in beside the original, on any build, and when it is absent."""
 
 import contextlib
+import gzip
+import hashlib
 import io
 import json
 import os
@@ -15,7 +17,7 @@ import torch
 from torch import nn
 
 import d2lperf as d2l
-from d2lperf import book
+from d2lperf import book, data
 
 ROOT = Path(__file__).parent.parent
 
@@ -310,6 +312,110 @@ def test_split_batch(original):
         assert all(
             torch.equal(a, b) and a.device == b.device for a, b in zip(mine, theirs, strict=True)
         )
+
+
+class Scatter:
+    """What cuts a batch in `nn.parallel.scatter`, on devices of any kind.
+
+    torch's own asks for GPUs; on them it is `chunk`, with each piece moved to its device.
+    """
+
+    @staticmethod
+    def apply(devices, chunk_sizes, dim, tensor):
+        assert chunk_sizes is None
+        pieces = tensor.chunk(len(devices), dim)
+        return tuple(piece.to(device) for piece, device in zip(pieces, devices))
+
+
+@pytest.mark.parametrize("rows, number", [(4, 2), (4, 1), (6, 3), (8, 8), (7, 3), (10, 4), (4, 3)])
+def test_split_batch_on_cpus(rows, number, original, monkeypatch):
+    """The book's own function on CPUs, with what refuses them there replaced."""
+    monkeypatch.setattr(nn.parallel.scatter_gather, "Scatter", Scatter)
+    X = torch.arange(rows * 6.0).reshape(rows, 2, 3).requires_grad_()
+    y = torch.arange(rows)
+    devices = [torch.device("cpu")] * number
+    for mine, theirs, whole in zip(
+        d2l.split_batch(X, y, devices), original.split_batch(X, y, devices), (X, y), strict=True
+    ):
+        assert type(mine) is type(theirs) is tuple
+        assert len(mine) == number
+        assert torch.equal(torch.cat(mine), whole) and torch.equal(torch.cat(theirs), whole)
+        assert [p.requires_grad for p in mine] == [whole.requires_grad] * number
+        if rows % number == 0:
+            assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
+        else:  # as our docstring says: shared out, where the book's last devices get less or none
+            assert {len(p) for p in mine} == {rows // number, rows // number + 1}
+            assert len(theirs[-1]) <= len(mine[-1]) or len(theirs) < number
+
+
+def test_split_batch_refuses_what_the_books_refuses(original):
+    X, y = torch.rand(4, 2), torch.arange(3)
+    with pytest.raises(AssertionError):
+        original.split_batch(X, y, [torch.device("cpu")] * 2)
+    with pytest.raises(ValueError, match="different numbers of rows"):
+        d2l.split_batch(X, y, [torch.device("cpu")] * 2)
+
+
+@pytest.mark.parametrize("size", [(), ((3, 2),), ((7.5, 4),)])
+def test_set_figsize(size, original, monkeypatch):
+    import matplotlib
+
+    # That the book's switches Jupyter to SVG as well is said in our docstring; it starts a shell.
+    switched = []
+    monkeypatch.setattr(original, "use_svg_display", lambda: switched.append(1))
+    found = []
+    for set_figsize in (d2l.set_figsize, original.set_figsize):
+        with matplotlib.rc_context({"figure.figsize": (1, 1)}):
+            before = dict(matplotlib.rcParams)
+            assert set_figsize(*size) is None
+            after = dict(matplotlib.rcParams)
+        found.append({key: after[key] for key in after if after[key] != before[key]})
+    assert found[0] == found[1] == {"figure.figsize": list(size[0] if size else (3.5, 2.5))}
+    assert switched == [1]
+
+
+@pytest.fixture
+def fashion(tmp_path, monkeypatch, original):
+    """A few images where the book's function leaves Fashion-MNIST's, as it leaves them."""
+    generator = torch.Generator().manual_seed(0)
+    folder = tmp_path / "data" / "FashionMNIST" / "raw"
+    folder.mkdir(parents=True)
+    sums = {}
+    for name in data._FILES:
+        n = 10 if name.startswith("train") else 5
+        size = (n, 28, 28) if "images" in name else (n,)
+        values = torch.randint(256 if "images" in name else 10, size, generator=generator)
+        head = bytes([0, 0, 8, len(size)]) + b"".join(k.to_bytes(4, "big") for k in size)
+        raw = head + bytes(values.flatten().tolist())
+        (folder / name.removesuffix(".gz")).write_bytes(raw)
+        (folder / name).write_bytes(gzip.compress(raw))
+        sums[name] = (hashlib.md5((folder / name).read_bytes()).hexdigest(), 0.01)
+    monkeypatch.setattr(data, "_FILES", sums)
+    monkeypatch.setenv("D2LPERF_DATA", str(tmp_path / "none"))
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    # The book's loaders start four processes each, ours none: what comes out is the question.
+    monkeypatch.setattr(original, "get_dataloader_workers", lambda: 0)
+    return original
+
+
+@pytest.mark.parametrize("resize", [None, 28, 64, 14, (32, 20)])
+def test_load_data_fashion_mnist(resize, fashion):
+    arguments = (4,) if resize is None else (4, resize)
+    found = []
+    for loaders in (d2l, fashion):
+        train, test = loaders.load_data_fashion_mnist(*arguments)
+        torch.manual_seed(3)  # the order of the training batches is drawn from it, in both
+        found.append([list(train), list(train), list(test)])
+    for mine, theirs in zip(*found, strict=True):
+        assert [len(batch) for batch in mine] == [len(batch) for batch in theirs]
+        for (X, y), (X_, y_) in zip(mine, theirs, strict=True):
+            assert X.dtype == X_.dtype and X.shape == X_.shape
+            assert y.dtype == y_.dtype and torch.equal(y, y_)
+            if resize in (None, 28):
+                assert torch.equal(X, X_)
+            else:  # theirs rounds to whole grey levels, of which there are 255, once for each axis
+                torch.testing.assert_close(X, X_, rtol=0, atol=1.5 / 255)
 
 
 def test_sgd_steps_like_torchs_own(original):
