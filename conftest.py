@@ -1,17 +1,27 @@
 """What every pytest run needs, from whichever folder it starts: nbval runs notebooks strictly."""
 
 import os
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent
 
+# Here nothing may be left behind, and this is what tools (and make) keep here all the same.
+WATCHED = (ROOT, ROOT / "notebooks")
+CACHES = (
+    *("__pycache__", ".pytest_cache", ".ruff_cache", ".hypothesis", ".benchmarks", ".coverage*"),
+    *(".ipynb_checkpoints", ".virtual_documents", ".git", ".venv", "*.egg-info", "*.sw?", ".*.tmp"),
+)
+
 # Kernels and tests inherit these. A contradicted claim raises; bars are for people, not for
 # stored outputs; a backend from outside would keep the kernels from drawing inline.
 os.environ.setdefault("D2LPERF_STRICT", "1")
 os.environ["TQDM_DISABLE"] = "1"
 os.environ.pop("MPLBACKEND", None)
+
+BEFORE, PROBLEMS = pytest.StashKey[set](), pytest.StashKey[list]()
 
 
 def pytest_configure(config):
@@ -39,3 +49,40 @@ def pytest_collect_file(file_path, parent):
             f"{file_path.name} cannot be tested: nbval is not installed. "
             "Install it with: python -m pip install -e '.[notebooks,test]'"
         )
+
+
+def listing():
+    """Names in the watched folders, relative to the root, without the caches of tools."""
+    return {
+        str(path.relative_to(ROOT))
+        for folder in WATCHED
+        if folder.is_dir()
+        for path in folder.iterdir()
+        if not any(fnmatch(path.name, pattern) for pattern in CACHES)
+    }
+
+
+def pytest_sessionstart(session):
+    session.config.stash[BEFORE] = listing()
+
+
+def pytest_sessionfinish(session):
+    before, after = session.config.stash[BEFORE], listing()
+    # A person may well add a notebook while the tests run; a notebook writes none.
+    left = sorted(name for name in after - before if not name.endswith(".ipynb"))
+    problems = []
+    if left:
+        problems.append(
+            f"left behind: {', '.join(left)}. A test or a notebook wrote beside itself; "
+            "write into a temporary folder (tmp_path, tempfile.TemporaryDirectory()) instead."
+        )
+    if before - after:
+        problems.append(f"gone: {', '.join(sorted(before - after))}.")
+    session.config.stash[PROBLEMS] = problems
+    if problems and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for problem in config.stash.get(PROBLEMS, []):
+        terminalreporter.write_line(f"FOLDERS CHANGED - {problem}", red=True)

@@ -197,3 +197,55 @@ def test_ci_runs_what_the_readme_says():
     assert "\nmake test\n" in script.read_text(encoding="utf-8")
     if os.name == "posix":
         assert os.access(script, os.X_OK)
+
+
+# --------------------------------------------------------------- nothing written beside
+
+TIDY = "def test_tidy(tmp_path):\n    (tmp_path / 'a').touch()\n"
+CACHED = "import pathlib\ndef test_tool():\n    pathlib.Path('../.hypothesis').mkdir()\n"
+ADDED = "import pathlib\ndef test_person():\n    pathlib.Path('03-more.ipynb').touch()\n"
+LEFT = "import pathlib\ndef test_{0}():\n    pathlib.Path('{1}').touch()\n"
+GONE = "import pathlib\ndef test_gone():\n    pathlib.Path('../README.md').unlink()\n"
+
+
+@pytest.mark.parametrize(
+    "source, told",
+    [
+        pytest.param(TIDY, "", id="tidy"),
+        pytest.param(CACHED, "", id="cache of a tool"),
+        pytest.param(ADDED, "", id="a person's notebook"),
+        pytest.param(
+            LEFT.format("beside", "my_mlp"), "left behind: notebooks/my_mlp.", id="beside"
+        ),
+        pytest.param(LEFT.format("top", "../a.pt"), "left behind: a.pt.", id="at the top"),
+        pytest.param(LEFT.format("hidden", ".a"), "left behind: notebooks/.a.", id="hidden"),
+        pytest.param(GONE, "gone: README.md.", id="gone"),
+        pytest.param(
+            LEFT.format("wrong", "a.pt") + "    assert 0\n",
+            "left behind: notebooks/a.pt.",
+            id="and fails",
+        ),
+    ],
+)
+def test_a_session_that_leaves_something_behind_fails(source, told, tmp_path):
+    root = tmp_path / "root"
+    (root / "notebooks").mkdir(parents=True)
+    (root / "README.md").touch()
+    shutil.copy(ROOT / "conftest.py", root)
+    (tmp_path / "test_it.py").write_text(source)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:nbval"]
+    # only that conftest.py, as a plugin: what is run stands elsewhere
+    run = subprocess.run(
+        [*command, "-p", "conftest", "--rootdir", str(tmp_path), str(tmp_path / "test_it.py")],
+        cwd=root / "notebooks",
+        env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+    assert run.returncode == (1 if told else 0), run.stdout + run.stderr
+    changed = [x for x in run.stdout.splitlines() if x.startswith("FOLDERS CHANGED")]
+    assert len(changed) == (1 if told else 0), run.stdout
+    if told:
+        assert changed[0].startswith(f"FOLDERS CHANGED - {told.replace('/', os.sep)}")
+        assert f"1 {'failed' if 'assert 0' in source else 'passed'}" in run.stdout
