@@ -38,6 +38,7 @@ __all__ = [
     "EmptyTimeline",
     "Entry",
     "InvalidSpan",
+    "LaunchTimeout",
     "Machine",
     "Measurement",
     "OverlappingSpans",
@@ -48,12 +49,14 @@ __all__ = [
     "Timeline",
     "Timer",
     "UnknownLane",
+    "WorkerError",
     "__version__",
     "compare",
     "cpu",
     "describe_machine",
     "digits",
     "gpu",
+    "launch",
     "load_data_digits",
     "load_data_fashion_mnist",
     "measure",
@@ -75,11 +78,13 @@ _LAZY = {
     "DatasetNotAvailable": "data",
     "EmptyTimeline": "timeline",
     "InvalidSpan": "timeline",
+    "LaunchTimeout": "launch",
     "OverlappingSpans": "timeline",
     "ProfilerBusy": "timeline",
     "Span": "timeline",
     "Timeline": "timeline",
     "UnknownLane": "timeline",
+    "WorkerError": "launch",
     "digits": "data",
     "load_data_digits": "data",
     "load_data_fashion_mnist": "data",
@@ -89,7 +94,7 @@ _LAZY = {
 }
 
 _MODULES = frozenset(
-    {"book", "data", "exercises", "isolate", "magics", "plot", "stats", "timeline"}
+    {"book", "data", "exercises", "isolate", "launch", "magics", "plot", "stats", "timeline"}
 )
 
 

@@ -1,0 +1,161 @@
+"""What `d2lperf.launch` costs: starting, failing, being stopped, copying what a closure holds.
+
+First table: the first launch of a process (torch is imported already; the helper process is not
+there yet), and the launches after that. Second table: from the moment when a worker fails to the
+moment when the error is there, and from the stop button or the kernel's death to the moment when
+the last process is gone. Third table: launches whose function holds that much data.
+
+    python benchmarks/launch.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import torch
+import torch.distributed as dist
+
+from d2lperf.launch import WorkerError, launch, report
+
+ROOT = Path(__file__).parents[1]
+FIRST = """
+import json, time
+import torch, torch.distributed, d2lperf
+torch.ones(500, 500) @ torch.ones(500, 500)
+times = []
+for workers in [{workers}] * 2:
+    start = time.perf_counter()
+    d2lperf.launch(int, workers)
+    times.append(time.perf_counter() - start)
+print(json.dumps(times))
+"""
+STOPPED = """
+import os, sys, time, d2lperf
+def work():
+    print(os.getpid(), flush=True)
+    time.sleep(100)
+d2lperf.launch(work, 2)
+"""
+
+
+def program(code: str) -> subprocess.Popen:
+    """Start Python on some code."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+
+
+def first_and_second(workers: int) -> list[float]:
+    """Seconds of the first and of the second launch of a fresh process."""
+    with program(FIRST.format(workers=workers)) as run:
+        return json.loads(run.communicate()[0])
+
+
+def seconds_of(fn: Callable[[], object]) -> float:
+    """Time of one call."""
+    start = time.perf_counter()
+    fn()
+    return time.perf_counter() - start
+
+
+def until_error(fail: Callable[[], object]) -> float:
+    """Seconds from the failure of rank 1 to the error in the caller, while rank 0 waits for it."""
+    moments = []
+
+    def work():
+        dist.barrier()
+        if dist.get_rank() == 1:
+            report(time.monotonic())
+            fail()
+        dist.all_reduce(torch.ones(1))
+
+    with suppress(WorkerError, ZeroDivisionError):
+        launch(work, on_report=lambda rank, moment: moments.append(moment))
+    return time.monotonic() - moments[0]
+
+
+def until_gone(number: int) -> float:
+    """Seconds from a signal to a process whose launch is running to the end of its last worker."""
+    with program(STOPPED) as run:
+        for _ in range(2):
+            run.stdout.readline()
+        family = psutil.Process(run.pid).children(recursive=True)
+        start = time.monotonic()
+        run.send_signal(number)
+        alive = family
+        while alive:
+            time.sleep(0.002)
+            run.poll()
+            alive = [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+        return time.monotonic() - start
+
+
+def print_rows(title: str, rows: dict[str, list[float]]) -> None:
+    print(f"\n| {title} | median | least | most |\n|---|---|---|---|")
+    for name, times in rows.items():
+        cells = [f"{t:.3f} s" for t in (statistics.median(times), min(times), max(times))]
+        print(f"| {name} | " + " | ".join(cells) + " |")
+
+
+def main() -> None:
+    """Measure and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--slow-rounds", type=int, default=5)
+    options = parser.parse_args()
+
+    rows: dict[str, list[float]] = {}
+    for _ in range(options.slow_rounds):
+        for workers in (2, 4):
+            first, second = first_and_second(workers)
+            rows.setdefault(f"first launch, {workers} workers", []).append(first)
+            rows.setdefault(f"second launch, {workers} workers", []).append(second)
+    launch(int)
+    for _ in range(options.rounds):
+        for workers in (1, 2, 4):
+            again = seconds_of(lambda n=workers: launch(int, n))
+            rows.setdefault(f"launch again, {workers} workers", []).append(again)
+    print_rows("a function that does nothing", rows)
+
+    failures = {
+        "raises": lambda: 1 / 0,
+        "is killed (SIGKILL)": lambda: os.kill(os.getpid(), signal.SIGKILL),
+        "calls os._exit": lambda: os._exit(3),
+    }
+    rows = {
+        f"rank 1 {name} -> error": [until_error(fail) for _ in range(options.rounds)]
+        for name, fail in failures.items()
+    }
+    for name, number in {"stopped (SIGINT)": signal.SIGINT, "killed": signal.SIGKILL}.items():
+        rows[f"the caller is {name} -> all gone"] = [
+            until_gone(number) for _ in range(options.slow_rounds)
+        ]
+    print_rows("from a failure to its end", rows)
+
+    rows = {}
+    for megabytes in (1, 10, 40, 100):
+        data = torch.rand(int(megabytes * 1e6 / 4))
+        rows[f"{megabytes} MB to each of 2"] = [
+            seconds_of(lambda data=data: launch(lambda: len(data))) for _ in range(5)
+        ]
+    print_rows("a closure that holds", rows)
+
+
+if __name__ == "__main__":
+    main()
