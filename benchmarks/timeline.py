@@ -1,9 +1,16 @@
 """What `d2lperf.record` costs, and how long a large timeline takes to draw.
 
-First table: 10,000 small operations without the profiler, the same while `record` watches, and the
-whole call of `record` (its profiler started, stopped and read). The first two rows answer whether a
-timeline shows the workload or the watching; 2 is the limit that we set. Second table: a timeline of
-100,000 spans; 3 s is the limit for drawing it. Interleaved rounds, medians.
+First table, 10,000 small operations:
+
+- alone: the seconds that the function itself counts, without a profiler;
+- while recorded: the same, while `record` watches. Whether a timeline shows the workload or the
+  watching is this ratio; 2 is the limit that we set;
+- whole call: `record(fn, warmup=0)` from its call to its return, with the profiler started and
+  stopped, beside the function's own time alone;
+- reading: the first question to the timeline (`len`), which reads what the profiler has seen.
+
+Second table: a timeline of 100,000 spans; 3 s is the limit for drawing it. Rounds in turns, in an
+order that alternates; medians, and of ratios the median of each round's.
 
     python benchmarks/timeline.py
 """
@@ -55,22 +62,51 @@ def seconds(fn: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def one_round(
+    run: Callable[[], None], times: list[float], *, recorded_first: bool
+) -> dict[str, float]:
+    """Run the workload alone and recorded; return seconds and their ratios."""
+    found: dict[str, float] = {}
+
+    def alone() -> None:
+        run()
+        found["alone"] = times[-1]
+
+    def recorded() -> None:
+        start = time.perf_counter()
+        timeline = record(run, warmup=0)
+        found["whole"] = time.perf_counter() - start
+        found["watched"] = times[-1]
+        found["reading"] = seconds(lambda: len(timeline))
+
+    for step in (recorded, alone) if recorded_first else (alone, recorded):
+        step()
+    found["watched / alone"] = found["watched"] / found["alone"]
+    found["whole / alone"] = found["whole"] / found["alone"]
+    return found
+
+
 def recording(rounds: int) -> None:
     """Print the first table."""
-    print(f"| {OPERATIONS:,} operations | alone | while recorded | ratio | whole call | spans |")
-    print("|---|---|---|---|---|---|")
+    print(
+        f"| {OPERATIONS:,} operations | alone | while recorded | ratio | whole call | ratio "
+        "| reading | spans |"
+    )
+    print("|---|---|---|---|---|---|---|---|")
     for name, shape in WORKLOADS.items():
         run, times = workload(shape)
         spans = len(record(run))  # the profiler's first use takes seconds
-        times.clear()
-        whole = []
-        for _ in range(rounds):
-            run()
-            whole.append(seconds(lambda run=run: record(run, warmup=0)))
-        alone, watched = (statistics.median(times[i::2]) for i in (0, 1))
-        ratio = statistics.median(b / a for a, b in zip(times[::2], times[1::2], strict=True))
-        cells = [f"{1e3 * alone:.1f} ms", f"{1e3 * watched:.1f} ms", f"{ratio:.2f}"]
-        cells += [f"{1e3 * statistics.median(whole):.1f} ms", f"{spans:,}"]
+        rows = [one_round(run, times, recorded_first=i % 2 == 0) for i in range(rounds)]
+        middle = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+        cells = [
+            f"{1e3 * middle['alone']:.1f} ms",
+            f"{1e3 * middle['watched']:.1f} ms",
+            f"{middle['watched / alone']:.2f}",
+            f"{1e3 * middle['whole']:.1f} ms",
+            f"{middle['whole / alone']:.2f}",
+            f"{1e3 * middle['reading']:.1f} ms",
+            f"{spans:,}",
+        ]
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 

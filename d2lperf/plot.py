@@ -604,7 +604,7 @@ def gantt(
             _margin_text(ax, middles[-1], notes[i])
     if notes_title:
         _margin_text(ax, None, notes_title)
-    ax.set_yticks(middles, [textwrap.fill(str(label), 28) for label in labels], color=_INK)
+    ax.set_yticks(middles, [_two_lines(str(label)) for label in labels], color=_INK)
     for place, heading in headings:
         ax.annotate(
             heading, (0, place), (-4, 0), xycoords=ax.get_yaxis_transform(),
@@ -621,7 +621,7 @@ def gantt(
 
     below = tops[rows] + np.where(levels > 0, _thickness(0) + _thickness(1) * (levels - 1), 0)
     high = np.where(levels > 0, _thickness(1), _thickness(0))
-    points = ax.get_window_extent().width * 72 / ax.figure.dpi / width
+    points = _width(ax) / width
     handles = _bars(
         ax, np.asarray(kinds), starts / scale, durations / scale, below, high, legend, points
     )
@@ -636,6 +636,22 @@ def gantt(
             handlelength=1, handleheight=1, handletextpad=0.5, columnspacing=1.4,
         )  # fmt: skip
     return ax
+
+
+def _two_lines(label: str, wide: int = 28) -> str:
+    """A lane's name in two lines at most, as many as a row has room for."""
+    lines = textwrap.wrap(label, wide) or [""]
+    if len(lines) > 2:
+        lines = [lines[0], f"{lines[1][: wide - 1]}…"]
+    return "\n".join(lines)
+
+
+def _width(ax: Any) -> float:
+    """How wide the axes are going to be, in points: the names of its rows take their room first."""
+    layout = ax.figure.get_layout_engine()
+    if layout is not None:
+        layout.execute(ax.figure.figure)
+    return ax.get_window_extent().width * 72 / ax.figure.dpi
 
 
 def _thickness(level: int) -> float:

@@ -8,6 +8,10 @@ A timeline has lanes: a thread of the host, a stream of a device, a worker. A la
 at a time, but a span may lie inside another (``aten::linear`` calls ``aten::addmm``). A lane's
 *busy* time is the union of its spans, so that nothing counts twice. All times are kept as
 integers in nanoseconds, and their arithmetic is exact.
+
+Threads and processes of one machine share the clock, `time.perf_counter` ("system-wide", says
+Python's documentation of the module `time`), so what they recorded can be put together:
+`Timeline.merge`.
 """
 
 from __future__ import annotations
@@ -18,7 +22,6 @@ import math
 import os
 import re
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -49,6 +52,7 @@ __all__ = [
 ]
 
 HOST = "CPU"
+_FAR_S = 4e9  # more than a hundred years: two of them, in nanoseconds, are still integers
 
 
 class EmptyTimeline(ValueError):
@@ -234,6 +238,7 @@ class Timeline:
         self._crossing = False  # whether spans of a lane may cross each other
         self._origin = time.perf_counter_ns()
         self._table: _Table | None = None
+        self._unread: Callable[[], _Filling] | None = None  # what the profiler has for us
 
     # Filling it
 
@@ -243,8 +248,9 @@ class Timeline:
 
         Args:
             spans: `Span`s, or tuples (name, start_s, duration_s, lane) with a device as a fifth
-                if there are several. Times are in seconds, rounded to a nanosecond; lanes appear
-                in the order of their first span.
+                if there are several. Times are in seconds, rounded to a nanosecond, from
+                wherever you count: by `time.perf_counter()` if several processes are to agree.
+                Lanes appear in the order of their first span.
 
         Raises:
             EmptyTimeline: there are no spans.
@@ -253,6 +259,7 @@ class Timeline:
             OverlappingSpans: two spans of a lane overlap, and neither lies inside the other.
         """
         timeline = cls()
+        timeline._origin = 0
         for given in spans:
             try:
                 span = Span(*given)
@@ -272,12 +279,96 @@ class Timeline:
                     f"span {span.name!r} in lane {span.lane!r} takes {duration:g} s: a duration "
                     "is 0 or more. Pass (name, start, end - start, lane), not the end."
                 )
+            if abs(start) + duration > _FAR_S:
+                raise InvalidSpan(
+                    f"span {span.name!r} in lane {span.lane!r} starts at {start:g} s and takes "
+                    f"{duration:g} s, which is centuries away: times are in seconds, not in "
+                    "nanoseconds."
+                )
             timeline._enter(str(span.lane), str(span.device))
             # Both ends are rounded: where one span ends as the next starts, they still meet.
             begin, end = round(start * 1e9), round((start + duration) * 1e9)
             timeline._spans.append((str(span.name), begin, end, str(span.lane)))
         timeline._arranged()
         return timeline
+
+    @classmethod
+    def merge(cls, timelines: Mapping[str, Timeline]) -> Timeline:
+        """Return the timelines of several workers, threads or processes of one machine, as one.
+
+        They are aligned by the clock that all processes of a machine share,
+        `time.perf_counter`: a recording and a timeline filled by `span` know when they began.
+        Of spans given to `from_spans` that clock is assumed. To get here from another process
+        a timeline is pickled: return it from the worker.
+
+        Args:
+            timelines: by the worker's name, which becomes the device of its lanes and goes
+                before their names: of "rank 0" come "rank 0 main thread" and, on device
+                "rank 0 cuda:0", "rank 0 cuda:0 stream 7". Empty ones are left out.
+
+        Raises:
+            EmptyTimeline: none of them has a span.
+            InvalidSpan: two workers would have the same lane.
+
+        >>> a = Timeline.from_spans([("send", 0, 2, "link")])
+        >>> b = Timeline.from_spans([("receive", 1, 2, "link")])
+        >>> both = Timeline.merge({"rank 0": a, "rank 1": b})
+        >>> both.lanes, both.overlap("rank 0 link", "rank 1 link")
+        (['rank 0 link', 'rank 1 link'], 0.5)
+        """
+        merged = cls()
+        parts = {str(worker): part for worker, part in timelines.items() if len(part)}
+        merged._origin = min((part._origin for part in parts.values()), default=0)
+        limits = []
+        for worker, part in parts.items():
+            with part._lock:
+                spans, devices = list(part._spans), dict(part._device_of)
+            used = {span[3] for span in spans}
+            for lane in sorted(used, key=list(devices).index):
+                if f"{worker} {lane}" in merged._device_of:
+                    raise InvalidSpan(
+                        f"two workers have a lane {worker + ' ' + lane!r}. Give the workers names "
+                        "of which none begins like another's lane."
+                    )
+                device = devices[lane]
+                merged._device_of[f"{worker} {lane}"] = (
+                    worker if device == HOST else f"{worker} {device}"
+                )
+            shift = part._origin - merged._origin
+            merged._spans += [
+                (name, start + shift, end + shift, f"{worker} {lane}")
+                for name, start, end, lane in spans
+            ]
+            merged._crossing |= part._crossing
+            limits += [limit + shift for limit in part._limits()]
+        merged._arranged()
+        merged._window = min(limits), max(limits)
+        return merged
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._read()
+        with self._lock:
+            state = {**self.__dict__, "_spans": list(self._spans), "_table": None}
+        del state["_lock"]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.RLock()
+
+    def _read(self) -> None:
+        """Take what the profiler has seen, which `record` leaves for later.
+
+        All of it or, where that is interrupted, nothing: then it is there to be asked again.
+        """
+        if self._unread is None:
+            return
+        with self._lock:
+            if self._unread is not None:
+                found = self._unread()
+                self._device_of, self._spans = found.devices, found.spans
+                self._window, self._origin = found.window, found.origin
+                self._unread = None
 
     @contextmanager
     def span(self, name: str, *, lane: str | None = None, device: str = HOST) -> Iterator[None]:
@@ -311,6 +402,7 @@ class Timeline:
                 self._table = None
 
     def _enter(self, lane: str, device: str) -> None:
+        self._read()
         with self._lock:
             known = self._device_of.setdefault(lane, device)
         if known != device:
@@ -324,7 +416,7 @@ class Timeline:
     @property
     def spans(self) -> list[Span]:
         """All spans by their start, the outer one first where two start together."""
-        if not self._spans:
+        if not len(self):
             return []
         table, lanes = self._arranged(), list(self._device_of)
         rows = zip(
@@ -348,8 +440,8 @@ class Timeline:
         return sorted(found, key=lambda device: device != HOST)
 
     def _used(self) -> list[str]:
-        """Lanes with a span that has ended, in the order of their first start."""
-        if not self._spans:
+        """Lanes with a span that has ended, in the order in which they came."""
+        if not len(self):
             return []
         table, lanes = self._arranged(), list(self._device_of)
         return [lanes[i] for i in table.used]
@@ -379,7 +471,10 @@ class Timeline:
 
     def _limits(self) -> tuple[int, int]:
         table = self._arranged()
-        return self._window or (int(table.start.min()), int(table.end.max()))
+        start, end = int(table.start.min()), int(table.end.max())
+        if self._window is not None:
+            start, end = min(start, self._window[0]), max(end, self._window[1])
+        return start, end
 
     def busy_s(self, lane: str) -> float:
         """Return for how many seconds a lane is busy.
@@ -440,6 +535,7 @@ class Timeline:
 
     def _arranged(self) -> _Table:
         """The columns, made again when spans have been added."""
+        self._read()
         with self._lock:
             if not self._spans:
                 raise EmptyTimeline(
@@ -453,10 +549,11 @@ class Timeline:
     # Showing and keeping it
 
     def __len__(self) -> int:
+        self._read()
         return len(self._spans)
 
     def __repr__(self) -> str:
-        if not self._spans:
+        if not len(self):
             return "timeline without spans"
         lanes = self.lanes
         head = (
@@ -488,6 +585,7 @@ class Timeline:
         depth: int | None = 1,
         lanes: Sequence[str] | None = None,
         colours: Mapping[str, str] | None = None,
+        length_s: float | None = None,
     ) -> Any:
         """Draw what ran when: a row for each lane, a bar for each span.
 
@@ -501,6 +599,9 @@ class Timeline:
                 ones alone, None for all.
             lanes: which to draw, in this order; all by default.
             colours: colours by the name or the operation, so that two figures can agree.
+            length_s: how much time the axis shows, in seconds from the start of `window_s`, so
+                that two figures have one scale; all of it by default. How busy lanes are is
+                always told of the whole.
 
         Returns:
             The axes, with time from the start of `window_s` along x.
@@ -508,12 +609,14 @@ class Timeline:
         Raises:
             EmptyTimeline: there are no spans.
             UnknownLane: there is no such lane.
-            ValueError: a depth below 1, or no lanes.
+            ValueError: a depth below 1, no lanes, or a length that is no time.
         """
         from d2lperf import plot
 
         if depth is not None and depth < 1:
             raise ValueError(f"depth is the number of levels to draw, 1 or more, but got {depth}.")
+        if length_s is not None and not 0 < length_s < math.inf:
+            raise ValueError(f"length_s is the time to show, more than 0 s, but got {length_s} s.")
         table = self._arranged()
         chosen = self.lanes if lanes is None else list(dict.fromkeys(lanes))
         if not chosen:
@@ -546,7 +649,7 @@ class Timeline:
             groups=groups if several else None,
             notes=[f"{100 * fraction:.0f} %" for fraction in fractions],
             notes_title="busy",
-            length=(end - start) / 1e9,
+            length=(end - start) / 1e9 if length_s is None else length_s,
             colours=given,
             ax=ax,
         )
@@ -554,7 +657,9 @@ class Timeline:
     def save(self, path: str | os.PathLike) -> Path:
         """Write a trace that Perfetto (ui.perfetto.dev) and Chrome (chrome://tracing) open.
 
-        Devices become processes, lanes become threads; times start at 0.
+        Devices become processes, lanes become threads; times start at 0. Spans of a lane that
+        cross each other, as kernels of one stream may, are put on two threads: Perfetto drops
+        what neither lies inside of another nor beside it.
 
         Args:
             path: such as "trace.json", or "trace.json.gz" for a compressed file; a file that is
@@ -585,7 +690,10 @@ class Timeline:
         from d2lperf._version import __version__
 
         table, origin = self._arranged(), self._limits()[0]
-        ids: dict[int, tuple[int, int]] = {}  # lane -> (process, thread)
+        rows = _rows(table) if self._crossing else np.zeros_like(table.lane)
+        last = np.zeros(len(self._device_of), dtype=np.int64)
+        np.maximum.at(last, table.lane, rows)
+        ids: dict[tuple[int, int], tuple[int, int]] = {}  # lane and row -> process and thread
         events: list[dict] = []
 
         def describe(what: str, pid: int, tid: int, **args: Any) -> None:
@@ -596,20 +704,53 @@ class Timeline:
             describe("process_sort_index", pid, 0, sort_index=pid)
             lanes = [lane for lane in self.lanes if self._device_of[lane] == device]
             for lane in lanes:
-                tid = len(ids) + 1
-                ids[self._index(lane)] = pid, tid
-                describe("thread_name", pid, tid, name=lane)
-                describe("thread_sort_index", pid, tid, sort_index=tid)
-        starts = ((table.start - origin) / 1e3).tolist()
-        durations = ((table.end - table.start) / 1e3).tolist()
-        for name, ts, dur, lane in zip(table.names, starts, durations, table.lane.tolist()):
-            pid, tid = ids[lane]
+                index = self._index(lane)
+                for row in range(last[index] + 1):
+                    tid = len(ids) + 1
+                    ids[index, row] = pid, tid
+                    describe("thread_name", pid, tid, name=f"{lane} ({row + 1})" if row else lane)
+                    describe("thread_sort_index", pid, tid, sort_index=tid)
+        starts = _microseconds(table.start - origin)
+        durations = _microseconds(table.end - table.start)
+        columns = starts, durations, table.lane.tolist(), rows.tolist()
+        for name, ts, dur, lane, row in zip(table.names, *columns):
+            pid, tid = ids[lane, row]
             events.append({"ph": "X", "name": name, "ts": ts, "dur": dur, "pid": pid, "tid": tid})
         return {
             "traceEvents": events,
             "displayTimeUnit": "ms",
             "otherData": {"producer": f"d2lperf {__version__}"},
         }
+
+
+def _rows(table: _Table) -> np.ndarray:
+    """For each span a row of its lane in which it lies inside others or beside them."""
+    rows: list[int] = []
+    open_: list[list[list[int]]] = [[] for _ in range(int(table.lane.max()) + 1)]
+    for a, b, lane in zip(table.start.tolist(), table.end.tolist(), table.lane.tolist()):
+        for row in count():
+            if row == len(open_[lane]):
+                open_[lane].append([])
+            stack = open_[lane][row]
+            while stack and stack[-1] <= a:
+                stack.pop()
+            if not stack or b <= stack[-1]:
+                stack.append(b)
+                rows.append(row)
+                break
+    return np.array(rows, dtype=np.int64)
+
+
+def _microseconds(times: np.ndarray) -> list[float]:
+    """Nanoseconds as the numbers that a trace has, which readers multiply by 1000 again.
+
+    Some round then, others cut off: where that would lose a nanosecond, and a span reach out of
+    the one around it, it is the next larger number.
+    """
+    found = times / 1e3
+    less = (found * 1e3).astype(np.int64) < times
+    found[less] = np.nextafter(found[less], np.inf)
+    return found.tolist()
 
 
 def _arrange(
@@ -683,7 +824,9 @@ def _operation(name: str) -> str:
 # --------------------------------------------------------------------------------- record
 
 _MARK = "d2lperf.record"  # the span of the function's own call
+_END = "d2lperf.end"  # comes right after it
 _EVALUATE = "autograd::engine::evaluate_function"
+_recording = threading.Lock()  # torch can only have one profiler
 
 
 def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
@@ -691,13 +834,15 @@ def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
 
     The host's lanes are threads ("main thread", others by the name that Python knows them by,
     "backward thread"), with torch's operations and, on an accelerator, the calls into its
-    driver. A device's lanes are its streams ("cuda:0 stream 7"), with kernels and copies. Name
-    parts of your own code by ``with torch.profiler.record_function("load"): ...``. What other
+    driver. A device's lanes are its streams ("cuda:0 stream 7", "xpu:0 stream 3"), with kernels
+    and copies; of Apple's devices (mps) the profiler sees the host's side only. Name parts of
+    your own code by ``with torch.profiler.record_function("load"): ...``. What other
     processes do is not seen, nor, on versions of torch that cannot watch all threads (2.6), what
     other Python threads do: `Timeline.span` records that anywhere.
 
     Recording slows small operations down, so read lengths of gaps and bars as relative to each
-    other and take times by `d2lperf.measure`.
+    other and take times by `d2lperf.measure`. What the profiler has seen is read when the
+    timeline is first asked for something.
 
     Args:
         fn: what to run, without arguments; what it returns is dropped. All its work on devices
@@ -710,7 +855,8 @@ def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
 
     Raises:
         EmptyTimeline: `fn` ran, but nothing of torch in it.
-        ProfilerBusy: a profiler runs already, or `fn` used one itself.
+        ProfilerBusy: a profiler runs already, in this thread or another one, or `fn` used one
+            itself.
         TypeError: `fn` cannot be called, or `warmup` is no integer.
         ValueError: `warmup` is negative.
         BaseException: what `fn` raises comes through, an interrupt too; its attribute `partial`
@@ -731,8 +877,8 @@ def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
         raise ValueError(f"warmup is a number of runs, 0 or more, but got {warmup}.")
     for _ in range(warmup):
         _profile(fn)
-    timeline = _timeline_of(*_profile(fn))
-    if not len(timeline):
+    timeline, profiler = _profile(fn)
+    if not _surely_saw_something(profiler) and not len(timeline):
         raise EmptyTimeline(
             "record ran the function, but the profiler saw no operation of torch in it. "
             "For other code make a Timeline() and write `with timeline.span('load'): ...` "
@@ -741,23 +887,43 @@ def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
     return timeline
 
 
-def _profile(fn: Callable[[], Any]) -> tuple[Any, dict[int, str]]:
-    """Run `fn` once under a profiler; give the stopped profiler and the names of threads."""
-    if _profiling():
-        raise ProfilerBusy(
-            "record cannot start: a profiler is running already, and torch can only have one. "
-            "Stop it first, or call record outside of its block."
-        )
+def _profile(fn: Callable[[], Any]) -> tuple[Timeline, Any]:
+    """Run `fn` once under a profiler; give the timeline, not read yet, and the stopped profiler."""
+    if not _recording.acquire(blocking=False):
+        raise ProfilerBusy(_BUSY)
+    try:
+        if _profiling():
+            raise ProfilerBusy(_BUSY)
+        return _profile_alone(fn)
+    finally:
+        _recording.release()
+
+
+_BUSY = (
+    "record cannot start: a profiler is running already, and torch can only have one. "
+    "Stop it first, or call record outside of its block."
+)
+
+
+def _profile_alone(fn: Callable[[], Any]) -> tuple[Timeline, Any]:
     profiler = torch.profiler.profile(activities=_activities(), experimental_config=_all_threads())
+    timeline = Timeline()
+    timeline._crossing = True  # kernels of one stream may overlap; this is no fault of the reader
     failed: BaseException | None = None
     names: dict[int, str] = {}
-    with _quiet():
-        profiler.start()
+    clock = _Clock(time.perf_counter_ns(), sys.maxsize, time.time_ns())
+    label = _thread_label(threading.current_thread())
     try:
+        with _quiet():
+            profiler.start()
         with _thread_names(names):
+            clock = _Clock(time.perf_counter_ns(), sys.maxsize, time.time_ns())
             with torch.profiler.record_function(_MARK):
+                clock = clock._replace(after=time.perf_counter_ns())
                 fn()
             synchronize()
+            with torch.profiler.record_function(_END):
+                pass
     except BaseException as error:
         failed = error
         raise
@@ -767,19 +933,29 @@ def _profile(fn: Callable[[], Any]) -> tuple[Any, dict[int, str]]:
         if alive:
             with _quiet():
                 profiler.stop()
+            timeline._unread = lambda: _filling(_events(profiler), names, label, clock)
         if failed is not None:
-            partial = Timeline()
-            if alive:
-                with suppress(Exception):  # the error of `fn` matters more
-                    partial = _timeline_of(profiler, names)
             with suppress(AttributeError, TypeError):
-                failed.partial = partial
+                failed.partial = timeline
     if not alive:
         raise ProfilerBusy(
             "the function that record ran used a profiler itself, and torch can only have one. "
             "Take it out of the function."
         )
-    return profiler, names
+    return timeline, profiler
+
+
+def _surely_saw_something(profiler: Any) -> bool:
+    """Whether there are spans for certain: known long before they are read.
+
+    The profiler numbers what a thread does in turn, our two marks too.
+    """
+    try:
+        roots = profiler.profiler.kineto_results.experimental_event_tree()
+        number = {root.name: root.correlation_id for root in roots}
+        return number[_END] - number[_MARK] > 1
+    except (AttributeError, KeyError):
+        return False
 
 
 def _profiling() -> bool:
@@ -853,112 +1029,154 @@ def _thread_names(names: dict[int, str]) -> Iterator[None]:
 
 
 class _Event(NamedTuple):
-    """What the profiler tells of one span; device None is the host, stream is its thread then."""
+    """What the profiler tells of one span.
+
+    The device is its kind and number, or None for the host, of which `stream` is the thread.
+    """
 
     name: str
-    device: int | None
+    device: tuple[str, int] | None
     stream: int
     start: int  # nanoseconds
     end: int
 
 
-def _events(profiler: Any) -> Iterator[_Event]:
+class _Clock(NamedTuple):
+    """When our mark starts: between two times of `time.perf_counter`; the first in time of day.
+
+    The profiler tells the time of day (from 1970), in nanoseconds as all of these.
+    """
+
+    before: int
+    after: int
+    wall: int
+
+    def of(self, start: int) -> int:
+        """When the mark starts by `time.perf_counter`, given its start as the profiler tells it."""
+        return min(max(self.before, start - self.wall + self.before), self.after)
+
+
+class _Filling(NamedTuple):
+    """What a recording puts into its timeline."""
+
+    devices: dict[str, str]
+    spans: list[tuple[str, int, int, str]]
+    window: tuple[int, int] | None
+    origin: int  # its time 0 by `time.perf_counter`, in nanoseconds
+
+
+def _events(profiler: Any) -> list[_Event]:
     """All events of a stopped profiler.
 
-    The trace that it exports is read much faster than its list of events. But depending on the
-    version, it is no JSON or lacks the name if one has a quotation mark or an accent in it; then
-    the list it is.
+    The list that its own tables are made of has the names as they were given, which its JSON
+    has not, and is read several times faster than JSON or the public list. It is not public:
+    where it moves to some day, the public one does.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "trace.json")
-        profiler.export_chrome_trace(path)
-        text = Path(path).read_text(encoding="utf-8", errors="replace")
     try:
-        events = list(_events_of_trace(json.loads(text, strict=False)["traceEvents"]))
-    except ValueError:
-        events = []
-    if not events or any(event.name == "unknown" for event in events):
-        events = list(_events_of_list(profiler.events()))
-    return iter(events)
+        return list(_events_of_kineto(profiler.profiler.kineto_results.events()))
+    except AttributeError:
+        return list(_events_of_list(profiler.events()))
 
 
-def _events_of_trace(rows: Iterable[dict]) -> Iterator[_Event]:
-    for row in rows:
-        kind = row.get("cat", "")
-        if row.get("ph") != "X":
+_NOT_WORK = ("overhead", "cuda_sync", "gpu_user_annotation")  # of the profiler or seen from afar
+
+
+def _events_of_kineto(events: Iterable[Any]) -> Iterator[_Event]:
+    """What ran, out of the profiler's own list.
+
+    Left out are copies of the host's names on a device's lines, waiting that is shown on a
+    stream (both cross what really runs there), and what the profiler itself took, which is on
+    no device's line (-1).
+    """
+    kinds: dict[Any, str | None] = {}
+    for event in events:
+        device_type = event.device_type()
+        if device_type not in kinds:
+            kinds[device_type] = _device_kind(device_type)
+        kind, index = kinds[device_type], event.device_index()
+        if kind is None:
+            # Without kineto's library only torch's own number of the thread is known.
+            stream = event.device_resource_id() or event.start_thread_id()
+            left_out = index < 0
+        else:
+            stream = event.device_resource_id()
+            left_out = event.is_user_annotation()
+        if left_out or getattr(event, "activity_type", str)() in _NOT_WORK:
             continue
-        args = row.get("args", {})
-        if kind in ("kernel", "gpu_memcpy", "gpu_memset"):
-            device, stream = args.get("device", row["pid"]), args.get("stream", row["tid"])
-        elif kind in ("cpu_op", "user_annotation") or kind.endswith(("_runtime", "_driver")):
-            device, stream = None, row["tid"]
-        else:  # the profiler's own, and copies of the host's names on a device's line
-            continue
-        start = round(row["ts"] * 1e3)
-        end = round((row["ts"] + row.get("dur", 0)) * 1e3)
-        yield _Event(row["name"], device, stream, start, end)
+        start = event.start_ns()
+        yield _Event(
+            event.name(),
+            None if kind is None else (kind, index),
+            stream,
+            start,
+            start + max(0, event.duration_ns()),
+        )
 
 
 def _events_of_list(events: Iterable[Any]) -> Iterator[_Event]:
     for event in events:
-        on_host = event.device_type == torch.autograd.DeviceType.CPU
-        if not on_host and getattr(event, "is_user_annotation", False):
+        kind = _device_kind(event.device_type)
+        if kind is not None and getattr(event, "is_user_annotation", False):
+            continue
+        if getattr(event, "activity_type", None) in _NOT_WORK or event.device_index < 0:
             continue
         yield _Event(
             event.name,
-            None if on_host else event.device_index,
+            None if kind is None else (kind, event.device_index),
             event.device_resource_id,
             round(event.time_range.start * 1e3),
             round(event.time_range.end * 1e3),
         )
 
 
-def _timeline_of(profiler: Any, names: Mapping[int, str]) -> Timeline:
-    return _build(list(_events(profiler)), names)
+def _device_kind(device_type: Any) -> str | None:
+    """The name of a kind of device as in `torch.device`, None for the host."""
+    kind = device_type.name.lower()
+    if kind == "privateuse1":
+        kind = torch._C._get_privateuse1_backend_name()
+    return None if kind == "cpu" else kind
 
 
-def _build(events: Sequence[_Event], names: Mapping[int, str]) -> Timeline:
-    """A timeline of the profiler's events: lanes named and ordered, time 0 at the call of `fn`."""
-    timeline = Timeline()
-    timeline._crossing = True  # kernels of one stream may overlap; this is no fault of the reader
+def _filling(
+    events: Sequence[_Event], names: Mapping[int, str], label: str, clock: _Clock
+) -> _Filling:
+    """Lanes named and ordered, time 0 at the call of `fn`, made by the thread of that label."""
     mark = next((event for event in events if event.name == _MARK), None)
     caller = mark.stream if mark else None
 
     def belongs(event: _Event) -> bool:
         # After the call, its thread does nothing but wait for the devices, for us.
         ours = mark and event.stream == caller and event.device is None and event.start >= mark.end
-        return event.name != _MARK and not ours
+        return event.name != _MARK and event.name != _END and not ours
 
     kept = sorted((e for e in events if belongs(e)), key=lambda e: (e.start, -e.end))
     if not kept:
-        return timeline
-    start = min(e.start for e in ([mark] if mark else kept))
-    start = min(start, kept[0].start)
-    end = max(e.end for e in [*kept, *([mark] if mark else [])])
+        return _Filling({}, [], None, clock.before)
+    start, end = kept[0].start, max(e.end for e in kept)
+    if mark:
+        start, end = min(start, mark.start), max(end, mark.end)
 
+    devices: dict[str, str] = {}
+    lane_of: dict[tuple[tuple[str, int] | None, int], str] = {}
     threads = dict.fromkeys(e.stream for e in kept if e.device is None)
     backward = {e.stream for e in kept if e.device is None and e.name.startswith(_EVALUATE)}
-    lane_of: dict[tuple[int | None, int], str] = {}
-    taken: set[str] = set()
     others = count(1)
     for thread in sorted(threads, key=lambda thread: thread != caller):
-        label = names.get(thread)
-        if label is None:
-            label = "backward thread" if thread in backward else f"thread {next(others)}"
-        again = (f"{label} ({k})" for k in count(2))
-        lane_of[None, thread] = lane = label if label not in taken else next(
-            other for other in again if other not in taken
-        )  # fmt: skip
-        taken.add(lane)
-        timeline._enter(lane, HOST)
-    kind = torch.accelerator.current_accelerator().type if num_gpus() else "cuda"
-    for device, stream in sorted({(e.device, e.stream) for e in kept if e.device is not None}):
-        lane_of[device, stream] = lane = f"{kind}:{device} stream {stream}"
-        timeline._enter(lane, f"{kind}:{device}")
+        name = label if thread == caller else names.get(thread)
+        if name is None:
+            name = "backward thread" if thread in backward else f"thread {next(others)}"
+        again = (f"{name} ({k})" for k in count(2))
+        lane = name if name not in devices else next(n for n in again if n not in devices)
+        lane_of[None, thread] = lane
+        devices[lane] = HOST
+    for (kind, index), stream in sorted({(e.device, e.stream) for e in kept if e.device}):
+        lane = f"{kind}:{index} stream {stream}"
+        lane_of[(kind, index), stream] = lane
+        devices[lane] = f"{kind}:{index}"
     # Of two equal spans, the one that comes later is taken for the outer one.
-    timeline._spans = [
+    spans = [
         (e.name, e.start - start, e.end - start, lane_of[e.device, e.stream])
         for e in reversed(kept)
     ]
-    timeline._window = (0, end - start)
-    return timeline
+    origin = clock.of(mark.start) + start - mark.start if mark else clock.before
+    return _Filling(devices, spans, (0, end - start), origin)
