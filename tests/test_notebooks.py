@@ -34,6 +34,15 @@ TIMING = re.compile(
     r"\b\d+(?:[.,]\d+)?\s*(?:×(?!\s*\d)|x (?:as )?(?:fast|slow)|times (?:as )?(?:fast|slow)"
     r"|(?:ns|ms|µs|μs|us|sec|seconds?)\b)"
 )
+# A speed without a number is one all the same, and no source in a table makes it this machine's.
+VAGUE_TIMING = re.compile(
+    r"\b(?:nano|micro|milli)seconds\b"
+    r"|\b(?:takes?|took|needs?|lasts?) (?:(?:just|only|some|several|many|a few) )?"
+    r"(?:seconds|minutes|hours)\b"
+    r"|\b(?:question|matter) of (?:seconds|minutes|hours)\b"
+    r"|\b(?:seconds|minutes|hours) (?:for|per) (?:an?|each|every|one)\b",
+    re.I,
+)
 SHELL = ("os.system", "os.popen", "get_ipython().system", "get_ipython().getoutput")
 SENTENCE = re.compile(r"\w+\W+\w+.*[.:!?]", re.S)
 
@@ -75,10 +84,10 @@ def tree(cell):
     return ast.parse(TransformerManager().transform_cell(source))
 
 
-def prose(source):
-    """Markdown without fences, folded answers and what stands in a table that cites its source."""
-    source = re.sub(r"```.*?```|<details>.*?</details>", "", source, flags=re.S)
-    if "](http" in source:
+def prose(source, tables=False):
+    """Markdown without fences and, unless asked for, tables that cite their source."""
+    source = re.sub(r"```.*?```", "", source, flags=re.S)
+    if "](http" in source and not tables:
         source = re.sub(r"(?m)^\|.*$", "", source)
     return source
 
@@ -118,12 +127,17 @@ def setup_is_stamped(notebook, name):
 
 
 def shows_the_machine(notebook, name):
-    """The card and the rung come right after the set-up."""
+    """The card and the rung come right after the set-up; both differ between machines."""
     early = [c for _, c in code_cells(notebook)[1:4]]
     if not any("describe_machine()" in c.source and IGNORE in tags(c) for c in early):
         yield f"no card of the machine (describe_machine(), {IGNORE}) right after the set-up"
     if not any("rung_sentence" in c.source for c in early):
         yield "no cell after the set-up says on which rung the notebook stands (rung_sentence)"
+    for i, cell in code_cells(notebook):
+        if "rung_sentence" in cell.source:
+            asserts = any(isinstance(node, ast.Assert) for node in ast.walk(tree(cell)))
+            if not asserts or IGNORE not in tags(cell):
+                yield f"cell {i}: rung_sentence differs between machines: {IGNORE}, and an assert"
 
 
 def cells_are_short(notebook, name):
@@ -181,6 +195,7 @@ def no_literal_timing(notebook, name):
     """A time or speed-up in words is computed, or stands in a table with its source."""
     for i, cell in markdown_cells(notebook):
         hit = TIMING.search(prose(cell.source))
+        hit = hit or VAGUE_TIMING.search(" ".join(prose(cell.source, tables=True).split()))
         if hit:
             yield f"cell {i}: a literal time or speed-up in prose ({hit.group(0)!r})"
 
@@ -382,9 +397,9 @@ def error(name="ValueError"):
 FIGURE = shown(image_png="AAAA", text_plain="<Figure size 640x480 with 1 Axes>")
 CARD = [
     md("The machine."),
-    code("from d2lperf import describe_machine\ndescribe_machine()", IGNORE),
+    code("from d2lperf import describe_machine\nmachine = describe_machine()\nmachine", IGNORE),
     md("The rung."),
-    code("print(describe_machine().rung_sentence)", outputs=[stream("CPU\n")]),
+    code("assert machine.rung\nprint(machine.rung_sentence)", IGNORE, outputs=[stream("CPU\n")]),
 ]
 EXERCISE = [
     md("Double it.\n\n<details><summary>Hint</summary>\n\nAdd.\n\n</details>"),
@@ -477,7 +492,12 @@ BAD = {
         drop("importlib.util"),
         good(md("Again."), code(build.SETUP, "setup")),
     ],
-    shows_the_machine: [put("\ndescribe_machine()", ""), put(".rung_sentence", "")],
+    shows_the_machine: [
+        put("\nmachine = describe_machine()", ""),
+        put(".rung_sentence", ""),
+        put("assert machine.rung\n", ""),
+        changed(lambda nb: cell_with(nb, "rung_sentence").metadata.clear()),
+    ],
     cells_are_short: [with_code(LONG)],
     markdown_before_code: [drop("The rung."), good(code("x = 1"), code("y = 2"), md("Done."))],
     executed_in_order: [uncounted(good()), unordered(good())],
@@ -497,6 +517,12 @@ BAD = {
         with_words("This is 3.5 × the speed."),
         with_words("It is 3 times faster."),
         with_words("| tool | time |\n|---|---|\n| timeit | 12 ms |"),
+        with_words("<details><summary>Why</summary>It took 3 ms.</details>"),
+        with_words("For kernels that take microseconds this is a large part."),
+        with_words("The first one takes some\nminutes."),
+        with_words("That is a question of seconds for each request."),
+        with_words("It costs seconds for every call."),
+        with_words("| tool | mind that |\n|---|---|\n| [pyperf](https://a.b) | takes minutes |"),
     ],
     figures_are_described: [
         good(md("Draw."), code("draw()", outputs=[FIGURE])),
@@ -548,7 +574,10 @@ BAD = {
 # What a rule must not take for a problem.
 FINE = {
     "code in a fence": with_words("Like this:\n\n```python\nsleep(5)  # 5 seconds\n```"),
-    "time in a folded answer": with_words("<details><summary>Why</summary>It took 3 ms.</details>"),
+    "code in a folded answer": with_words(
+        "<details><summary>Answer</summary>\n\n```python\nnap(0.003)  # 3 ms\n```\n</details>"
+    ),
+    "unit of a column": with_words("A call of a microsecond; raw samples, in seconds."),
     "cited table": with_words("| y | t |\n|---|---|\n| 2022 | 2 ms |\n\n[Source](https://d2l.ai)."),
     "not measured": with_words("Twice as fast and twice as slow cancel; 10 % slower does not."),
     "shape": with_words("A matrix of 256 × 128 numbers."),
@@ -615,8 +644,8 @@ _ = result.expect("one", faster_than="three")"""
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory):
-    """Outcome of each cell of several notebooks, run by a copy of this suite's own settings."""
+def tampered(tmp_path_factory):
+    """A folder with several notebooks and a copy of this suite's own settings."""
     root = tmp_path_factory.mktemp("suite")
     (root / "tests").mkdir()
     (root / "notebooks").mkdir()
@@ -654,9 +683,16 @@ def verdicts(tmp_path_factory):
     write("untouched")
     for change in (number, rich, gone, reverse):
         write(change.__name__, change)
+    return root
+
+
+@pytest.fixture(scope="module", params=[(), ("--nbval",)], ids=["pytest", "pytest --nbval"])
+def verdicts(request, tampered):
+    """Outcome of each cell of these notebooks, in either way to run them."""
+    options = ["-q", "-rA", "--color=no", "-p", "no:cacheprovider", *request.param]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rA", "--color=no", "-p", "no:cacheprovider"],
-        cwd=root / "notebooks",  # from a folder below the settings, too
+        [sys.executable, "-m", "pytest", *options],
+        cwd=tampered / "notebooks",  # from a folder below the settings, too
         env={**strict_environment(), "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
