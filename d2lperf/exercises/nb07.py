@@ -1,0 +1,335 @@
+"""Checkers of notebook 07, multi-GPU training from scratch.
+
+They compare parameters, counts and bytes, on the CPU and in one process. Nothing is timed.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch.nn import functional as F
+
+from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
+
+__all__ = [
+    "Wires",
+    "check_accuracy_on",
+    "check_best_rates",
+    "check_epoch",
+    "check_loss_factor",
+    "check_ring",
+    "check_smallest_part",
+]
+
+
+# ------------------------------------------------------------------------------------- epoch
+
+
+def _start() -> list[torch.Tensor]:
+    """LeNet's parameters, in double precision."""
+    generator = torch.Generator().manual_seed(7)
+    params = []
+    for shape, inputs, units in [
+        ((20, 1, 5, 5), 25, 20),
+        ((50, 20, 5, 5), 500, 50),
+        ((800, 128), 800, 128),
+        ((128, 10), 128, 10),
+    ]:
+        weight = torch.randn(shape, generator=generator, dtype=torch.float64)
+        params += [weight / math.sqrt(inputs), torch.zeros(units, dtype=torch.float64)]
+    return params
+
+
+def _lenet(X: torch.Tensor, params: Sequence[torch.Tensor]) -> torch.Tensor:
+    W1, b1, W2, b2, W3, b3, W4, b4 = params
+    X = (X - 0.3) / 0.36
+    X = F.avg_pool2d(F.relu(F.conv2d(X, W1, b1)), 2)
+    X = F.avg_pool2d(F.relu(F.conv2d(X, W2, b2)), 2)
+    return F.relu(X.flatten(1) @ W3 + b3) @ W4 + b4
+
+
+def _trained(X, y, params, size: int, lr: float) -> tuple[list[torch.Tensor], int]:
+    """One pass on one device with minibatches of `size` images."""
+    params, updates = [p.clone().requires_grad_() for p in params], 0
+    for X_part, y_part in zip(X.split(size), y.split(size)):
+        gradients = torch.autograd.grad(F.cross_entropy(_lenet(X_part, params), y_part), params)
+        with torch.no_grad():
+            for p, gradient in zip(params, gradients):
+                p -= lr * gradient
+        updates += 1
+    return [p.detach() for p in params], updates
+
+
+def _far(params, others) -> float:
+    """The largest difference between two lists of parameters."""
+    return max((p.detach().cpu() - q).abs().max().item() for p, q in zip(params, others))
+
+
+@checker
+def check_epoch(epoch: Callable) -> Feedback:
+    """Check one pass over the data with minibatches that grow with the number of devices.
+
+    Args:
+        epoch: function of images (n, 1, 28, 28), labels (n,), eight parameters, k, b and the
+            learning rate, that returns the parameters on the first device and the updates.
+    """
+    generator = torch.Generator().manual_seed(1)
+    X = torch.rand(45, 1, 28, 28, generator=generator, dtype=torch.float64)
+    y = torch.randint(10, (45,), generator=generator)
+    start = _start()
+    for k, b in ((1, 20), (2, 6), (3, 6)):
+        given = [p.clone() for p in start]
+        result = epoch(X, y, given, k, b, 0.1)
+        what = f"for 45 images, k={k} and b={b}"
+        if not isinstance(result, tuple) or len(result) != 2:
+            return failed(f"wanted is a pair (parameters, updates), but got {show(result)}")
+        found, updates = result
+        if _far(given, start):
+            return failed("the parameters that were given have changed: train copies of them")
+        if not isinstance(found, (list, tuple)) or len(found) != len(start):
+            return failed(f"wanted are the eight parameters of a device, but got {show(found)}")
+        right, wanted = _trained(X, y, start, k * b, 0.1)
+        if updates != wanted:
+            return failed(f"{what} there are {wanted} minibatches, but {show(updates)} updates")
+        gap = _far(found, right)
+        if not gap < 1e-9:
+            return failed(
+                f"{what} the parameters differ from training on one device with minibatches of "
+                f"{k * b} images (the last one smaller), by up to {gap:.1g}"
+            )
+    return passed("As on one device with the large minibatch, the uneven last one included.")
+
+
+# -------------------------------------------------------------------------------- best_rates
+
+
+@checker
+def check_best_rates(best_rates: Callable) -> Feedback:
+    """Check a search for the best learning rate for each number of devices.
+
+    Args:
+        best_rates: function of train, the numbers of devices, the rates and b that returns a
+            dictionary from the number of devices to the best rate.
+    """
+    rates = [0.8, 0.1, 0.4, 0.2, 1.6]
+
+    def proportional(k, batch_size, lr):
+        # Best where the rate is in proportion to the batch; too large a rate blows up.
+        ideal = 0.1 * batch_size / 16
+        return math.nan if lr > 2.5 * ideal else 0.9 - abs(math.log2(lr / ideal)) / 10
+
+    def flat(k, batch_size, lr):
+        return math.nan if lr == 0.1 else 0.75
+
+    cases = [
+        (proportional, {1: 0.1, 2: 0.2, 4: 0.4, 8: 0.8}, "where the best rate grows with k"),
+        (flat, {1: 0.2, 4: 0.2}, "where 0.1 gives nan and all other rates are equally good"),
+    ]
+    for fake, right, what in cases:
+        asked = []
+
+        def train(num_devices, batch_size, lr, fake=fake, asked=asked):
+            asked.append((num_devices, batch_size, lr))
+            return fake(num_devices, batch_size, lr)
+
+        found = best_rates(train, list(right), list(rates), 16)
+        wrong = [call for call in asked if call[1] != 16 * call[0]]
+        if wrong:
+            k, size, _ = wrong[0]
+            return failed(f"with b=16, {k} device(s) must train on {16 * k} images, not on {size}")
+        missing = [k for k in right if {lr for n, _, lr in asked if n == k} != set(rates)]
+        if missing:
+            return failed(f"not every rate was tried with {missing[0]} device(s)")
+        if not isinstance(found, Mapping) or set(found) != set(right):
+            return failed(f"wanted is a dictionary with the keys {list(right)}, not {show(found)}")
+        for k in right:
+            if found[k] != right[k]:
+                return failed(f"{what}: {right[k]} is best for k={k}, not {show(found[k])}")
+    return passed("The best rate for each number of devices; nan never wins.")
+
+
+# -------------------------------------------------------------------------------------- ring
+
+
+class Wires:
+    """Connections between devices: they deliver copies, and count bytes.
+
+    Args:
+        k: number of devices.
+
+    Attributes:
+        sent: bytes that each device has sent.
+        received: bytes that each device has received.
+    """
+
+    def __init__(self, k: int):
+        self.sent, self.received = [0] * k, [0] * k
+
+    def send(self, source: int, target: int, piece: torch.Tensor) -> torch.Tensor:
+        """Return a tensor as it arrives.
+
+        Args:
+            source: number of the device that sends.
+            target: number of the device that receives.
+            piece: what is sent, of any shape.
+
+        Raises:
+            ValueError: there is no such device, or it would send to itself.
+        """
+        for device in (source, target):
+            if not 0 <= device < len(self.sent):
+                raise ValueError(f"there is no device {device}: they are 0 to {len(self.sent) - 1}")
+        if source == target:
+            raise ValueError(f"device {source} sends to itself: no wire is needed for that")
+        self.sent[source] += piece.nbytes
+        self.received[target] += piece.nbytes
+        return piece.clone()
+
+
+@checker
+def check_ring(ring_allreduce: Callable[[list, Wires], None]) -> Feedback:
+    """Check an all-reduce in which no device sends or receives more than it must.
+
+    Args:
+        ring_allreduce: function of k vectors of equal length, changed in place, and `Wires`.
+    """
+    for k, length in ((1, 5), (2, 6), (4, 12), (5, 1000), (4, 10), (5, 3)):
+        data = [torch.arange(float(length)) * 10**i + i for i in range(min(k, 3))]
+        data += [torch.full((length,), 2.0**i) for i in range(len(data), k)]
+        right, wires = sum(data), Wires(k)
+        given = list(data)
+        ring_allreduce(data, wires)
+        what = f"{k} device(s), vectors of {length} numbers"
+        for i, vector in enumerate(given):
+            if vector.shape != right.shape or not torch.equal(vector, right):
+                return failed(f"{what}: device {i} does not hold the sum of all afterwards")
+        nbytes = given[0].nbytes
+        if sum(wires.sent) < 2 * (k - 1) * nbytes:
+            return failed(
+                f"{what}: only {sum(wires.sent)} bytes went through the wires; what one device "
+                "knows of another must have come through them"
+            )
+        most = 2 * (k - 1) * math.ceil(length / k) * given[0].element_size()
+        for does, counts in (("sends", wires.sent), ("receives", wires.received)):
+            worst = max(range(k), key=counts.__getitem__)
+            if counts[worst] > most:
+                return failed(
+                    f"{what}: device {worst} {does} {counts[worst]} bytes; {most} are enough if "
+                    "the work is shared out"
+                )
+    return passed("The sum is everywhere, and every device sent and received its share.")
+
+
+# ------------------------------------------------------------------------------- accuracy_on
+
+
+@checker
+def check_accuracy_on(accuracy_on: Callable) -> Feedback:
+    """Check an accuracy that is computed on several devices.
+
+    Args:
+        accuracy_on: function of a network, images, labels, the parameters on each device, and
+            the devices, that returns the fraction of right answers.
+    """
+    for n, k, wrong in ((10, 4, (0, 1, 2)), (7, 2, (5,)), (3, 5, (1,)), (6, 1, ()), (9, 3, (8,))):
+        labels = (torch.arange(n) * 7) % 10
+        answers = labels.clone()
+        answers[list(wrong)] = (answers[list(wrong)] + 1) % 10
+        X = torch.stack([torch.arange(n), answers], 1).double().view(n, 1, 1, 2)
+        params = [[torch.tensor(float(i))] for i in range(k)]
+        seen: dict[int, list[int]] = {}
+        graphs = []
+
+        def net(X, own, params=params, seen=seen, graphs=graphs):
+            (number,) = [i for i, p in enumerate(params) if p is own] or [-1]
+            flat = X.view(len(X), 2).long()
+            seen.setdefault(number, []).extend(flat[:, 0].tolist())
+            graphs.append(torch.is_grad_enabled())
+            return F.one_hot(flat[:, 1], 10).double()
+
+        found = accuracy_on(net, X, labels, params, [torch.device("cpu")] * k)
+        what, right = f"{n} images on {k} device(s)", (n - len(wrong)) / n
+        rows = sorted(row for part in seen.values() for row in part)
+        if -1 in seen:
+            return failed(f"{what}: net was not called with the parameters of one of the devices")
+        if rows != list(range(n)):
+            return failed(f"{what}: each image must be looked at once; looked at were {rows}")
+        if len(seen) != min(n, k):
+            return failed(f"{what}: {len(seen)} device(s) had work, but {min(n, k)} could have")
+        if any(graphs):
+            return failed("gradients are not wanted here: use torch.no_grad()")
+        if not abs(float(found) - right) < 1e-6:
+            return failed(f"{what}, {len(wrong)} answers wrong: {right:.4f}, not {show(found)}")
+    return passed("Every image once, on all devices, and counts were added up.")
+
+
+# ------------------------------------------------------------------------------- loss_factor
+
+
+@checker
+def check_loss_factor(loss_factor: Callable[[int, Sequence[int]], float]) -> Feedback:
+    """Check the weight of a process's mean loss where gradients are averaged over processes.
+
+    Args:
+        loss_factor: function of the number of images of a process, and of all processes.
+    """
+    for sizes in ([4, 4], [79, 78], [128, 29], [5], [1, 2, 3, 0]):
+        values = torch.arange(1.0, sum(sizes) + 1, dtype=torch.float64)  # gradients, by image
+        average = 0.0
+        for own, part in zip(sizes, values.split(sizes)):
+            factor = float(loss_factor(own, list(sizes)))
+            if own == 0 and factor != 0:
+                return failed(f"a process without images has no say: the factor is 0, not {factor}")
+            average += factor * part.mean().item() / len(sizes) if own else 0.0
+        if not math.isclose(average, values.mean().item(), rel_tol=1e-9):
+            times = average / values.mean().item()
+            return failed(
+                f"for {call_text(loss_factor, sizes[0], sizes)} and the other process(es), the "
+                f"averaged gradients come out as {times:.3f} times what they should be"
+            )
+    return passed("Every image counts the same, wherever it is.")
+
+
+# ----------------------------------------------------------------------------- smallest_part
+
+
+@checker
+def check_smallest_part(smallest_part: Callable[..., int]) -> Feedback:
+    """Check the smallest part of a batch with which communication is cheap enough.
+
+    Args:
+        smallest_part: function of the fraction of time to be spent on computing, the number of
+            workers, seconds for an image, bytes, and bytes a second, that returns images.
+    """
+    for target, n, image_s, nbytes, bandwidth in (
+        (0.5, 2, 1e-3, 1_000_000, 1e8),
+        (0.75, 2, 1e-3, 1_000_000, 1e9),
+        (0.9, 8, 2e-4, 517_552, 1e9),
+        (0.95, 1000, 1e-4, 100_000_000, 1e10),
+        (0.9, 1, 1e-3, 517_552, 1e9),
+        (0.5, 4, 1.0, 100, 1e9),
+    ):
+        call = call_text(smallest_part, target, n, image_s, nbytes, bandwidth)
+        found = smallest_part(target, n, image_s, nbytes, bandwidth)
+        try:
+            part = operator.index(found)
+        except TypeError:
+            return failed(f"{call}: images are a whole number (an int), but got {show(found)}")
+        if part < 1:
+            return failed(f"{call}: at least one image is needed, but got {part}")
+        sending_s = 2 * (n - 1) / n * nbytes / bandwidth
+
+        def share(m, image_s=image_s, sending_s=sending_s):
+            return m * image_s / (m * image_s + sending_s)
+
+        if share(part) < target - 1e-9:
+            return failed(
+                f"{call}: with {part} image(s) only {100 * share(part):.1f} % of the time is "
+                f"computing, not {100 * target:g} %"
+            )
+        if part > 1 and share(part - 1) > target + 1e-9:
+            return failed(f"{call}: {part} images are more than needed")
+    return passed("The smallest part for each of six machines.")

@@ -1,0 +1,189 @@
+"""Wrong answers to the exercises of notebook 07: each must be found out, with a reason."""
+
+WRONG = {
+    "epoch": [
+        # the minibatch has not grown
+        "def epoch(X, y, params, k, b, lr):\n"
+        "    used = [devices[i % len(devices)] for i in range(k)]\n"
+        "    copies, updates = [get_params(params, device) for device in used], 0\n"
+        "    for part in zip(X.split(b), y.split(b)):\n"
+        "        train_batch(*part, copies, used, lr)\n"
+        "        updates += 1\n"
+        "    return copies[0], updates",
+        # the last, smaller one is dropped
+        "def epoch(X, y, params, k, b, lr):\n"
+        "    used = [devices[i % len(devices)] for i in range(k)]\n"
+        "    copies, updates = [get_params(params, device) for device in used], 0\n"
+        "    for X_part, y_part in zip(X.split(k * b), y.split(k * b)):\n"
+        "        if len(X_part) == k * b:\n"
+        "            train_batch(X_part, y_part, copies, used, lr)\n"
+        "            updates += 1\n"
+        "    return copies[0], updates",
+        # the learning rate has grown as well, which was not asked
+        "def epoch(X, y, params, k, b, lr):\n"
+        "    used = [devices[i % len(devices)] for i in range(k)]\n"
+        "    copies, updates = [get_params(params, device) for device in used], 0\n"
+        "    for part in zip(X.split(k * b), y.split(k * b)):\n"
+        "        train_batch(*part, copies, used, k * lr)\n"
+        "        updates += 1\n"
+        "    return copies[0], updates",
+        # every minibatch is counted, but only the first device's images are learnt from
+        "def epoch(X, y, params, k, b, lr):\n"
+        "    used = [devices[i % len(devices)] for i in range(k)]\n"
+        "    copies, updates = [get_params(params, device) for device in used], 0\n"
+        "    for X_part, y_part in zip(X.split(k * b), y.split(k * b)):\n"
+        "        train_batch(X_part[:b], y_part[:b], copies[:1], used[:1], lr)\n"
+        "        updates += 1\n"
+        "    return copies[0], updates",
+        # the parameters that were given are trained themselves
+        "def epoch(X, y, params, k, b, lr):\n"
+        "    params = [p.requires_grad_() for p in params]\n"
+        "    updates = 0\n"
+        "    for part in zip(X.split(k * b), y.split(k * b)):\n"
+        "        train_batch(*part, [params], devices[:1], lr)\n"
+        "        updates += 1\n"
+        "    return params, updates",
+        # no count
+        "def epoch(X, y, params, k, b, lr):\n"
+        "    used = [devices[i % len(devices)] for i in range(k)]\n"
+        "    copies = [get_params(params, device) for device in used]\n"
+        "    for part in zip(X.split(k * b), y.split(k * b)):\n"
+        "        train_batch(*part, copies, used, lr)\n"
+        "    return copies[0]",
+    ],
+    "best_rates": [
+        # nan may win
+        "def best_rates(train, ks, rates, b):\n"
+        "    return {k: max(sorted(rates), key=lambda lr: train(k, k * b, lr)) for k in ks}",
+        # the batch does not grow
+        "def best_rates(train, ks, rates, b):\n"
+        "    return {k: max(rates, key=lambda lr: train(k, b, lr)) for k in ks}",
+        # the rule is believed, not tried
+        "def best_rates(train, ks, rates, b):\n    return {k: 0.1 * k for k in ks}",
+        # of equally good ones the largest
+        "def best_rates(train, ks, rates, b):\n"
+        "    best = {}\n"
+        "    for k in ks:\n"
+        "        found = {lr: train(k, k * b, lr) for lr in sorted(rates, reverse=True)}\n"
+        "        found = {lr: a for lr, a in found.items() if a == a}\n"
+        "        best[k] = max(found, key=found.get)\n"
+        "    return best",
+        # the worst
+        "def best_rates(train, ks, rates, b):\n"
+        "    best = {}\n"
+        "    for k in ks:\n"
+        "        found = {lr: train(k, k * b, lr) for lr in sorted(rates)}\n"
+        "        found = {lr: a for lr, a in found.items() if a == a}\n"
+        "        best[k] = min(found, key=found.get)\n"
+        "    return best",
+    ],
+    "ring": [
+        # all through device 0
+        "def ring_allreduce(data, wires):\n"
+        "    for i, other in enumerate(data[1:], 1):\n"
+        "        data[0] += wires.send(i, 0, other)\n"
+        "    for i, other in enumerate(data[1:], 1):\n"
+        "        other.copy_(wires.send(0, i, data[0]))",
+        # everything to everybody
+        "def ring_allreduce(data, wires):\n"
+        "    k = len(data)\n"
+        "    sums = [\n"
+        "        data[i] + sum(wires.send(j, i, data[j]) for j in range(k) if j != i)\n"
+        "        for i in range(k)\n"
+        "    ]\n"
+        "    for vector, total in zip(data, sums):\n"
+        "        vector.copy_(total)",
+        # whole vectors go round in a ring
+        "def ring_allreduce(data, wires):\n"
+        "    k = len(data)\n"
+        "    moving = [vector.clone() for vector in data]\n"
+        "    for turn in range(k - 1):\n"
+        "        moving = [wires.send((i - 1) % k, i, moving[i - 1]) for i in range(k)]\n"
+        "        for vector, piece in zip(data, moving):\n"
+        "            vector += piece",
+        # past the wires
+        "def ring_allreduce(data, wires):\n"
+        "    total = sum(data)\n"
+        "    for vector in data:\n"
+        "        vector.copy_(total)",
+        # the list is changed, the vectors are not
+        "def ring_allreduce(data, wires):\n    data[:] = [sum(data)] * len(data)",
+        # half of it: the sums do not go round
+        "def ring_allreduce(data, wires):\n"
+        "    k = len(data)\n"
+        "    pieces = [vector.tensor_split(k) for vector in data]\n"
+        "    for turn in range(k - 1):\n"
+        "        for i in range(k):\n"
+        "            j, right = (i - turn) % k, (i + 1) % k\n"
+        "            pieces[right][j].add_(wires.send(i, right, pieces[i][j]))",
+    ],
+    "accuracy_on": [
+        # a mean of means
+        "@torch.no_grad()\n"
+        "def accuracy_on(net, X, y, device_params, devices):\n"
+        "    used = devices[: len(X)]\n"
+        "    parts = zip(*split_batch(X, y, used), device_params)\n"
+        "    shares = [(net(a, p).argmax(1) == b).double().mean().item() for a, b, p in parts]\n"
+        "    return sum(shares) / len(shares)",
+        # the first device alone
+        "@torch.no_grad()\n"
+        "def accuracy_on(net, X, y, device_params, devices):\n"
+        "    return (net(X, device_params[0]).argmax(1) == y).sum().item() / len(y)",
+        # what does not divide evenly is left out
+        "@torch.no_grad()\n"
+        "def accuracy_on(net, X, y, device_params, devices):\n"
+        "    k = min(len(devices), len(X))\n"
+        "    m = len(X) // k\n"
+        "    X, y = X[: m * k].split(m), y[: m * k].split(m)\n"
+        "    right = [(net(a, p).argmax(1) == b).sum() for a, b, p in zip(X, y, device_params)]\n"
+        "    return sum(r.item() for r in right) / (m * k)",
+        # a graph for a backward pass that never comes
+        "def accuracy_on(net, X, y, device_params, devices):\n"
+        "    parts = zip(*split_batch(X, y, devices[: len(X)]), device_params)\n"
+        "    return sum((net(a, p).argmax(1) == b).sum().item() for a, b, p in parts) / len(y)",
+        # fewer images than devices
+        (
+            "ValueError",
+            "@torch.no_grad()\n"
+            "def accuracy_on(net, X, y, device_params, devices):\n"
+            "    parts = zip(*split_batch(X, y, devices), device_params)\n"
+            "    return sum((net(a, p).argmax(1) == b).sum().item() for a, b, p in parts) / len(y)",
+        ),
+    ],
+    "loss_factor": [
+        # forgets that the library divides by k
+        "def loss_factor(own, sizes):\n    return own / sum(sizes)",
+        # no weights at all
+        "def loss_factor(own, sizes):\n    return 1.0",
+        # the wrong way round
+        "def loss_factor(own, sizes):\n    return sum(sizes) / (len(sizes) * max(own, 1))",
+        # sums instead of means
+        "def loss_factor(own, sizes):\n    return own",
+    ],
+    "smallest_part": [
+        # rounded down
+        "def smallest_part(target, n, image_s, nbytes, bandwidth):\n"
+        "    sending_s = 2 * (n - 1) / n * nbytes / bandwidth\n"
+        "    return max(1, int(target / (1 - target) * sending_s / image_s))",
+        # one way only
+        "def smallest_part(target, n, image_s, nbytes, bandwidth):\n"
+        "    sending_s = (n - 1) / n * nbytes / bandwidth\n"
+        "    return max(1, math.ceil(target / (1 - target) * sending_s / image_s))",
+        # everything through one device
+        "def smallest_part(target, n, image_s, nbytes, bandwidth):\n"
+        "    sending_s = 2 * (n - 1) * nbytes / bandwidth\n"
+        "    return max(1, math.ceil(target / (1 - target) * sending_s / image_s))",
+        # the ratio of computing to sending, not to the whole
+        "def smallest_part(target, n, image_s, nbytes, bandwidth):\n"
+        "    sending_s = 2 * (n - 1) / n * nbytes / bandwidth\n"
+        "    return max(1, math.ceil(target * sending_s / image_s))",
+        # not whole
+        "def smallest_part(target, n, image_s, nbytes, bandwidth):\n"
+        "    sending_s = 2 * (n - 1) / n * nbytes / bandwidth\n"
+        "    return max(1.0, target / (1 - target) * sending_s / image_s)",
+        # none at all on one worker
+        "def smallest_part(target, n, image_s, nbytes, bandwidth):\n"
+        "    sending_s = 2 * (n - 1) / n * nbytes / bandwidth\n"
+        "    return math.ceil(target / (1 - target) * sending_s / image_s)",
+    ],
+}
