@@ -1,0 +1,557 @@
+"""Checkers of notebook 04, automatic parallelism.
+
+Whether things run at the same time is found out by letting them meet, not by a clock: two tasks
+that wait for each other end only if both are under way. Limits of time are there so that an
+answer that never ends is told so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from d2lperf.exercises import Feedback, checker, failed, passed, show
+from d2lperf.timeline import Timeline
+
+__all__ = [
+    "check_diagnose",
+    "check_in_groups",
+    "check_most_at_once",
+    "check_pipeline",
+    "check_prefetch",
+    "check_run_graph",
+    "check_waited_for",
+]
+
+PATIENCE_S = 20.0  # for something that must happen
+MEETING_S = 2.0  # for two tasks to meet that do nothing else
+
+
+class _NeverEnds(Exception):
+    """Something that should have ended did not."""
+
+
+def _within_patience(function: Callable[[], Any]) -> Any:
+    """Call a function in another thread; raise what it raises, or `_NeverEnds`."""
+    outcome: dict[str, Any] = {}
+
+    def call() -> None:
+        try:
+            outcome["value"] = function()
+        except BaseException as error:
+            outcome["error"] = error
+
+    thread = threading.Thread(target=call, daemon=True, name="checker")
+    thread.start()
+    thread.join(PATIENCE_S)
+    if thread.is_alive():
+        raise _NeverEnds
+    if "error" in outcome:
+        raise outcome["error"]
+    return outcome["value"]
+
+
+def _becomes(condition: Callable[[], bool], patience_s: float = MEETING_S) -> bool:
+    """Whether a condition comes true soon."""
+    end = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+# ------------------------------------------------------------------------------ most_at_once
+
+# what, (name, start, duration, lane), most lanes at once; times that are exact in binary
+_TIMELINES = [
+    ("one lane", [("a", 0, 1, "A"), ("b", 1, 1, "A")], 1),
+    ("two lanes that take turns", [("a", 0, 1, "A"), ("b", 1, 1, "B"), ("c", 2, 1, "A")], 1),
+    ("two lanes that overlap", [("a", 0, 2, "A"), ("b", 1, 2, "B")], 2),
+    (
+        "a span inside another of its lane",
+        [("linear", 0, 4, "A"), ("addmm", 1, 2, "A"), ("b", 5, 1, "B")],
+        1,
+    ),
+    (
+        "three lanes, of which two overlap at a time",
+        [("a", 0, 2, "A"), ("b", 1, 2, "B"), ("c", 2, 2, "C"), ("d", 4, 1, "A")],
+        2,
+    ),
+    (
+        "three lanes that all overlap once, late",
+        [("a", 0, 1, "A"), ("b", 2, 4, "B"), ("c", 3, 2, "C"), ("d", 3.5, 0.25, "A")],
+        3,
+    ),
+    (
+        "two lanes, the first ends long after the second",
+        [("a", 0, 8, "A"), ("b", 1, 1, "B"), ("c", 3, 1, "B"), ("d", 5, 1, "B")],
+        2,
+    ),
+]
+
+
+@checker
+def check_most_at_once(most_at_once: Callable[[Timeline], int]) -> Feedback:
+    """Check a count of the lanes in which something went on at the same moment.
+
+    Args:
+        most_at_once: function of a timeline that returns a number.
+    """
+    for what, spans, right in _TIMELINES:
+        found = most_at_once(Timeline.from_spans(spans))
+        if found != right:
+            return failed(f"{what}: at most {right} at the same moment, not {show(found)}")
+    return passed("Seven timelines counted right: with this you can see what runs in parallel.")
+
+
+# --------------------------------------------------------------------------------- in_groups
+
+
+class _Pool(ThreadPoolExecutor):
+    """Two threads; counts what is submitted, and how much was when a result was first asked for."""
+
+    def __init__(self) -> None:
+        super().__init__(2, "pool")
+        self.submitted = 0
+        self.when_asked: int | None = None
+
+    def submit(self, fn: Callable, /, *args: Any, **kwargs: Any) -> Future:
+        self.submitted += 1
+        future = super().submit(fn, *args, **kwargs)
+        real = future.result
+
+        def result(timeout: float | None = None) -> Any:
+            if self.when_asked is None:
+                self.when_asked = self.submitted
+            return real(timeout)
+
+        future.result = result
+        return future
+
+
+@checker
+def check_in_groups(in_groups: Callable[[list, ThreadPoolExecutor, int], list]) -> Feedback:
+    """Check a function that hands operations to a pool in groups.
+
+    Args:
+        in_groups: function of a list of functions, an executor and the size of a group that
+            returns the list of their results.
+    """
+    for n, size in ((6, 2), (7, 3), (4, 8), (5, 1)):
+        threads: list[str] = []
+
+        def operation(k: int, threads: list[str] = threads) -> int:
+            threads.append(threading.current_thread().name)
+            return k * k
+
+        operations = [lambda k=k, op=operation: op(k) for k in range(n)]
+        with _Pool() as pool:
+            found = in_groups(operations, pool, size)
+        what = f"{n} operations in groups of {size}"
+        if found != [k * k for k in range(n)]:
+            return failed(f"{what}: the results are not those of the operations, in their order")
+        if not all(name.startswith("pool") for name in threads):
+            return failed(f"{what}: some ran in the calling thread and not in the pool")
+        groups = math.ceil(n / size)
+        if pool.submitted != groups:
+            return failed(f"{what} are {groups} tasks for the pool, but it got {pool.submitted}")
+        if pool.when_asked is not None and pool.when_asked < groups:
+            return failed(
+                f"{what}: you waited for a result when {pool.when_asked} of {groups} groups had "
+                "been handed over, so the others could not start"
+            )
+    last = threading.Event()  # the first group ends after the last one
+    operations = [lambda: last.wait(MEETING_S), lambda: 1, lambda: 2, lambda: last.set() or 3]
+    with _Pool() as pool:
+        found = in_groups(operations, pool, 2)
+    if found != [True, 1, 2, 3]:
+        return failed("results must come in the order of the list, also when the last ends first")
+    return passed("As few tasks as possible, all handed over before the first wait.")
+
+
+# ---------------------------------------------------------------------------------- pipeline
+
+
+def _span_of(tasks: Mapping[str, Any], lanes: Sequence[str]) -> tuple[float, dict[str, float]]:
+    """How long the greedy schedule takes, and when each task starts."""
+    ahead: dict[str, float] = {}
+    for name in reversed(list(tasks)):
+        after = [ahead[n] for n in ahead if name in tasks[n].needs]
+        ahead[name] = tasks[name].cost + max(after, default=0)
+    free, end, start = dict.fromkeys(lanes, 0.0), {}, {}
+    while len(end) < len(tasks):
+        options = []
+        for name, task in tasks.items():
+            if name not in end and all(need in end for need in task.needs):
+                ready = max((end[need] for need in task.needs), default=0.0)
+                options.append((max(ready, free[task.lane]), -ahead[name], name))
+        begin, _, name = min(options)
+        start[name] = begin
+        free[tasks[name].lane] = end[name] = begin + tasks[name].cost
+    return max(end.values()), start
+
+
+@checker
+def check_pipeline(pipeline: Callable[[int, float, float, float], Mapping[str, Any]]) -> Feedback:
+    """Check the graph of batches that are prepared, moved and computed with.
+
+    Args:
+        pipeline: function of the number of batches and three costs that returns tasks by name,
+            each with a cost, needs and a lane.
+    """
+    lanes = ("CPU", "bus", "GPU")
+    for n, *costs in ((1, 1, 2, 3), (4, 1, 1, 1), (5, 1, 2, 4), (5, 4, 2, 1), (3, 1, 5, 2)):
+        tasks = pipeline(n, *costs)
+        call = f"pipeline({n}, {', '.join(map(str, costs))})"
+        for k, (lane, cost) in enumerate(zip(lanes, costs)):
+            here = [task for task in tasks.values() if task.lane == lane]
+            if len(here) != n:
+                return failed(f"{call} has {len(here)} tasks in the lane {lane!r}, not {n}")
+            if any(task.cost != cost for task in here):
+                return failed(f"{call}: every task in the lane {lane!r} costs argument {k + 2}")
+        if len(tasks) != 3 * n:
+            return failed(f"{call} has {len(tasks)} tasks; three for each batch are {3 * n}")
+        known: set[str] = set()
+        for name, task in tasks.items():
+            for need in task.needs:
+                if need not in known:
+                    return failed(f"{call}: {name!r} needs {need!r}, which does not stand before")
+            known.add(name)
+        for lane, before in (("bus", "CPU"), ("GPU", "bus")):
+            sources = [
+                tuple(need for need in task.needs if tasks[need].lane == before)
+                for task in tasks.values()
+                if task.lane == lane
+            ]
+            if not all(sources):
+                return failed(
+                    f"{call}: a task in the lane {lane!r} does not wait for its batch from "
+                    f"{before!r}"
+                )
+            if len(set(sources)) < n:
+                return failed(
+                    f"{call}: two tasks in the lane {lane!r} wait for the same task from {before!r}"
+                )
+        least = sum(costs) + (n - 1) * max(costs)
+        taken, _ = _span_of(tasks, lanes)
+        if taken != least:
+            return failed(
+                f"the schedule of {call} takes {taken:g}, but {least} is possible: some task "
+                "waits for a result that it does not use"
+            )
+    return passed("The first batch takes the sum; each further one takes the slowest of the three.")
+
+
+# -------------------------------------------------------------------------------- waited_for
+
+# what, spans, lane, the answer
+_WAITS = [
+    (
+        "a gap in the middle",
+        [("step", 0, 1, "gpu"), ("decode", 1, 3, "cpu"), ("step", 4, 2, "gpu")],
+        "gpu",
+        (1, 4, "decode"),
+    ),
+    (
+        "two gaps, the second is longer",
+        [
+            ("step 0", 0, 1, "gpu"),
+            ("log", 1, 0.5, "cpu"),
+            ("step 1", 1.5, 1, "gpu"),
+            ("save", 2.5, 2, "disk"),
+            ("step 2", 4.5, 1, "gpu"),
+        ],
+        "gpu",
+        (2.5, 4.5, "save"),
+    ),
+    (
+        "a gap before the lane's first span",
+        [("start", 0, 4, "cpu"), ("a", 4, 1, "gpu"), ("b", 5, 1, "cpu"), ("c", 6, 1, "gpu")],
+        "gpu",
+        (0, 4, "start"),
+    ),
+    (
+        "a gap that one long span only touches",
+        [
+            ("long", 0, 4.5, "cpu"),
+            ("step 0", 0, 4, "gpu"),
+            ("copy", 4.5, 2, "bus"),
+            ("step 1", 6.5, 1, "gpu"),
+        ],
+        "gpu",
+        (4, 6.5, "copy"),
+    ),
+    (
+        "a gap inside a longer span",
+        [
+            ("train", 0, 1, "gpu"),
+            ("wait", 0.5, 4, "cpu"),
+            ("note", 2, 0.5, "disk"),
+            ("train", 4, 1, "gpu"),
+        ],
+        "gpu",
+        (1, 4, "wait"),
+    ),
+]
+
+
+@checker
+def check_waited_for(waited_for: Callable[[Timeline, str], tuple[float, float, str]]) -> Feedback:
+    """Check a function that finds the longest gap of a lane and what ran meanwhile.
+
+    Args:
+        waited_for: function of a timeline and a lane that returns start and end of the gap in
+            seconds, and the name of the span that fills most of it.
+    """
+    for what, spans, lane, right in _WAITS:
+        found = waited_for(Timeline.from_spans(spans), lane)
+        if not isinstance(found, tuple) or len(found) != 3:
+            return failed(f"wanted is (start_s, end_s, name), but got {show(found)}")
+        if not all(math.isclose(a, b, abs_tol=1e-9) for a, b in zip(found[:2], right[:2])):
+            return failed(
+                f"{what}: the longest gap goes from {right[0]} to {right[1]} s, not from "
+                f"{show(found[0])} to {show(found[1])}"
+            )
+        if found[2] != right[2]:
+            return failed(f"{what}: {show(found[2])} is not what fills most of it")
+    return passed("Five gaps, five reasons. On a real trace it is the same look.")
+
+
+# --------------------------------------------------------------------------------- run_graph
+
+
+def _random_graph(seed: int, n: int) -> tuple[dict, dict, dict, list[str]]:
+    """Work, needs, right results, and a list that notes each call."""
+    rng, names, calls = random.Random(seed), [f"t{k}" for k in range(n)], []
+    needs = {
+        name: sorted(rng.sample(names[:k], min(k, rng.randrange(4))))
+        for k, name in enumerate(names)
+    }
+
+    def task(name: str, k: int) -> Callable:
+        def call(*inputs: int) -> int:
+            calls.append(name)
+            return k + sum((i + 2) * value for i, value in enumerate(inputs)) % 1009
+
+        return call
+
+    work = {name: task(name, k) for k, name in enumerate(names)}
+    right: dict[str, int] = {}
+    for name in names:
+        right[name] = work[name](*(right[need] for need in needs[name]))
+    calls.clear()
+    return work, needs, right, calls
+
+
+class _Broken(Exception):
+    """An error that a task raises on purpose."""
+
+
+@checker
+def check_run_graph(run_graph: Callable[[Mapping, Mapping, int], Mapping]) -> Feedback:
+    """Check a function that carries out a graph of tasks with threads.
+
+    Args:
+        run_graph: function of functions by name, needs by name and the number of threads that
+            returns results by name.
+    """
+    try:
+        return _run_graph_feedback(run_graph)
+    except _NeverEnds:
+        return failed("it does not come to an end: does something wait for what never happens?")
+    except threading.BrokenBarrierError:
+        return failed(
+            "two tasks that were ready, with two workers, never ran at the same time: one waits "
+            "for a worker that a task holds which only waits"
+        )
+
+
+def _run_graph_feedback(run_graph: Callable) -> Feedback:
+    for seed, n, workers in ((0, 1, 1), (1, 8, 2), (2, 20, 3), (3, 20, 1)):
+        work, needs, right, calls = _random_graph(seed, n)
+        found = _within_patience(lambda w=work, d=needs, k=workers: run_graph(w, d, k))
+        if not isinstance(found, Mapping) or set(found) != set(right):
+            return failed(f"wanted are the results of all {n} tasks by name, not {show(found)}")
+        if sorted(calls) != sorted(work):
+            return failed(f"of {n} tasks, {len(calls)} calls were made: each must run once")
+        wrong = [name for name in right if found[name] != right[name]]
+        if wrong:
+            return failed(
+                f"task {wrong[0]!r} has another result than in a sequential run: it must get the "
+                "results of its needs, in their order"
+            )
+
+    def meeting() -> Callable[[], str]:
+        barrier = threading.Barrier(2, timeout=MEETING_S)
+        return lambda *inputs: barrier.wait() >= 0 and "met"
+
+    meet = meeting()  # "later" needs the first, and must not keep "second" waiting
+    work = {"first": meet, "later": lambda value: value, "second": meet}
+    needs = {"first": [], "later": ["first"], "second": []}
+    _within_patience(lambda: run_graph(work, needs, 2))
+    meet = meeting()
+    work = {"root": lambda: 1, "left": meet, "right": meet, "end": lambda a, b: a + b}
+    needs = {"root": [], "left": ["root"], "right": ["root"], "end": ["left", "right"]}
+    _within_patience(lambda: run_graph(work, needs, 2))
+
+    active, most, lock = 0, 0, threading.Lock()
+
+    def crowd() -> None:
+        nonlocal active, most
+        with lock:
+            active += 1
+            most = max(most, active)
+        time.sleep(0.01)
+        with lock:
+            active -= 1
+
+    names = [f"t{k}" for k in range(8)]
+    _within_patience(lambda: run_graph(dict.fromkeys(names, crowd), {n: [] for n in names}, 2))
+    if most > 2:
+        return failed(f"{most} tasks ran at the same time, with two workers")
+
+    def broken() -> None:
+        raise _Broken("on purpose")
+
+    try:
+        _within_patience(
+            lambda: run_graph({"a": broken, "b": lambda a: a}, {"a": [], "b": ["a"]}, 2)
+        )
+    except _Broken:
+        return passed("The right results, side by side where possible, and errors come through.")
+    return failed("a task raised an error, and nobody was told")
+
+
+# ---------------------------------------------------------------------------------- diagnose
+
+
+def _amdahl_times(s: float, counts: Iterable[int], overhead: float = 0.0) -> dict[int, float]:
+    return {p: 8 * (s + (1 - s) / p + overhead * (p - 1)) for p in counts}
+
+
+@checker
+def check_diagnose(diagnose: Callable[[Mapping[int, float]], tuple[dict, str]]) -> Feedback:
+    """Check a diagnosis of measured times by the serial fraction of Karp and Flatt.
+
+    Args:
+        diagnose: function of seconds by number of threads that returns the fractions by number of
+            threads, and "serial part", "overhead" or "impossible".
+    """
+    counts = (1, 2, 4, 8)
+    cases = [
+        ("a serial part of a tenth", _amdahl_times(0.1, counts), "serial part"),
+        ("no serial part at all", _amdahl_times(0.0, counts), "serial part"),
+        ("two threads only", {1: 8.0, 2: 4.4}, "serial part"),
+        ("each thread costs the others something", _amdahl_times(0.05, counts, 0.02), "overhead"),
+        ("twelve times as fast with eight threads", {1: 12.0, 2: 6.5, 8: 1.0}, "impossible"),
+        ("a little luck with two threads", {1: 8.0, 2: 3.9, 4: 2.1}, "overhead"),
+        ("too fast with two, slow with eight", {1: 8.0, 2: 3.0, 8: 4.0}, "impossible"),
+        ("most threads first", _amdahl_times(0.05, counts[::-1], 0.02), "overhead"),
+    ]
+    for what, times, word in cases:
+        found = diagnose(dict(times))
+        if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[0], Mapping):
+            return failed(f"wanted is a pair (fractions, word), but got {show(found)}")
+        fractions, said = found
+        right = {
+            p: (seconds / times[1] - 1 / p) / (1 - 1 / p) for p, seconds in times.items() if p > 1
+        }
+        if set(fractions) != set(right):
+            return failed(f"{what}: fractions are wanted for {sorted(right)} threads")
+        for p in sorted(right):
+            if not math.isclose(fractions[p], right[p], abs_tol=1e-9):
+                return failed(
+                    f"{what}: with {p} threads the fraction is {right[p]:.3f}, not "
+                    f"{show(fractions[p])}"
+                )
+        if said != word:
+            return failed(f"{what}: the word is {word!r}, not {show(said)}")
+    return passed("Serial part, overhead, and what cannot be, told apart.")
+
+
+# ---------------------------------------------------------------------------------- prefetch
+
+
+class _Source:
+    """An iterator that counts what was taken from it; may raise in the end."""
+
+    def __init__(self, items: Iterable[Any], error: BaseException | None = None):
+        self.items, self.error, self.taken = iter(items), error, 0
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        try:
+            item = next(self.items)
+        except StopIteration:
+            if self.error is None:
+                raise
+            raise self.error from None
+        self.taken += 1
+        return item
+
+
+@checker
+def check_prefetch(prefetch: Callable[..., Iterator[Any]]) -> Feedback:
+    """Check a generator that takes items ahead in a thread.
+
+    Args:
+        prefetch: function of an iterable and a depth that returns a generator.
+    """
+    before = set(threading.enumerate())
+    try:
+        return _within_patience(lambda: _prefetch_feedback(prefetch, before))
+    except _NeverEnds:
+        return failed("the loop over it waits for ever: what if decoding raises an error?")
+
+
+def _prefetch_feedback(prefetch: Callable[..., Iterator[Any]], before: set) -> Feedback:
+    for items in ([1, 2, 3, 4, 5], [], [1, None, 0, False, None, 2]):
+        found = list(itertools.islice(prefetch(list(items), 2), len(items) + 1))
+        if found != items:
+            return failed(f"of {items} the loop got {found}")
+
+    seen, problem = [], _Broken("image 2 is broken")
+    try:
+        for item in prefetch(_Source([0, 1], problem), 2):
+            seen.append(item)
+    except _Broken:
+        if seen != [0, 1]:
+            return failed(f"the error came after {seen}; the items before it were [0, 1]")
+    else:
+        return failed("the data raised an error after two items, and the loop was not told")
+
+    for depth in (1, 3):
+        source = _Source(range(1000))
+        loaded = prefetch(source, depth)
+        first = next(loaded)
+        if first != 0:
+            return failed(f"the first item was {show(first)}, not the first of the data")
+        if not _becomes(lambda s=source: s.taken >= 2):
+            return failed("nothing is taken ahead: the second item is loaded when it is asked for")
+        most = 1 + depth + 1
+        if _becomes(lambda s=source, m=most: s.taken > m, 0.3):
+            return failed(
+                f"with depth {depth}, {source.taken} items were taken when the loop had one: at "
+                f"most {most} (one used, {depth} ready, one that waits)"
+            )
+        rest = [next(loaded) for _ in range(5)]
+        if rest != [1, 2, 3, 4, 5]:
+            return failed(f"the items after the first came as {rest}")
+        loaded.close()
+    mine = threading.current_thread()
+
+    def gone() -> bool:
+        return not [t for t in threading.enumerate() if t not in before and t is not mine]
+
+    if not _becomes(gone):
+        return failed("the generator was closed, but its thread is still there")
+    return passed("In order, never too far ahead; errors come through, and no thread stays.")
