@@ -793,6 +793,8 @@ def _open_store() -> dist.TCPStore:
 
     The system chooses the port. Left to itself, the store would listen on every interface.
     """
+    # torch 2.6 takes a socket of ours only without libuv, and leaks it where it refuses.
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(1024)
@@ -804,6 +806,7 @@ def _open_store() -> dist.TCPStore:
             True,
             wait_for_workers=False,
             master_listen_fd=listener.detach(),
+            use_libuv=version >= (2, 13),  # the oldest where that was tried and works
         )
 
 

@@ -22,6 +22,7 @@ HEAVY = [
     "sklearn",
     "torchvision",
     "scipy",
+    "cloudpickle",
     "loky",
     "psutil",
     "tqdm",

@@ -661,13 +661,14 @@ def test_an_error_shows_the_cells_source(kernel):
 
 def test_a_deadlock_is_shown_in_words_of_the_cell(kernel):
     seen = kernel.run(
-        "def lost():\n    x = torch.ones(1)\n    dist.recv(x, src=0)\n"
-        "try: d2l.launch(lost, workers=1, deadline_s=0.5)\n"
+        "def lost():\n    x = torch.ones(1)\n    dist.recv(x, src=1 - dist.get_rank())\n"
+        "try: d2l.launch(lost, deadline_s=0.5)\n"
         "except LaunchTimeout as error: print(error)"
     )
-    # (A rank cannot receive from itself: gloo says so, or waits.)
-    if seen["error"] is None:
-        assert "[rank 0]   cell, line 3, in lost: dist.recv(x, src=0)" in seen["stdout"]
+    for rank in (0, 1):
+        place = f"[rank {rank}]   cell, line 3, in lost: dist.recv(x, src=1 - dist.get_rank())\n"
+        assert place in seen["stdout"], seen
+    assert "the launch took longer than deadline_s = 0.5 s" in seen["stdout"]
 
 
 def helper_of(pid):
