@@ -706,6 +706,8 @@ def _bars(
                 corners[long], facecolors=colour, edgecolors="white", linewidths=edges, zorder=2
             )
             bars.set_label(kind)
+            if (across[long] * points < 1).mean() > 0.5:
+                bars.set_snap(False)  # many to a pixel: they mix, and show how dense they are
             ax.add_collection(bars, autolim=False)
         if not long.all():
             ticks = LineCollection(

@@ -780,7 +780,8 @@ def _arrange(
                 f"{names[i]!r} ({a / 1e9:g} s to {b / 1e9:g} s). A lane does one thing at a "
                 "time: give them two lanes."
             )
-        depth[i] = len(stack)
+        # What crosses another span does not lie inside it, and is drawn on the same level.
+        depth[i] = sum(reach >= b for reach, _ in stack) if crossing else len(stack)
         stack.append((b, i))
         if crossing and len(stack) > 1 and stack[-2][0] < b:
             stack.sort(reverse=True)  # the one that ends first is to be popped first

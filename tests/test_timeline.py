@@ -615,7 +615,12 @@ def test_streams_of_devices_are_lanes(version):
     # Two kernels of one stream overlap by a quarter of a microsecond: no fault of the reader.
     assert t.busy_s("cuda:0 stream 7") == pytest.approx(110.25e-6)
     assert t.overlap("cuda:0 stream 7", "cuda:0 stream 20") == pytest.approx(80.25 / 100)
+    assert [(s.name[:9], s.depth) for s in t.spans if s.lane == "cuda:0 stream 7"] == [
+        ("void gemm", 0),
+        ("void gemm", 0),
+    ]
     ax = t.plot()
+    assert len(bars(ax)["gemm"]) == 2
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels == ["main thread", "backward thread", "stream 7", "stream 20", "stream 7"]
     assert {"CPU", "cuda:0", "cuda:1", "gemm"} <= {text.get_text() for text in ax.texts}
