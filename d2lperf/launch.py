@@ -52,6 +52,7 @@ import threading
 import time
 import traceback
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
@@ -59,7 +60,6 @@ from functools import partial
 from types import ModuleType
 from typing import Any, NoReturn
 
-import cloudpickle
 import torch
 import torch.distributed as dist
 
@@ -286,6 +286,8 @@ def _backend(backend: str, workers: int) -> str:
 
 def _pickled(fn: Callable, args: Sequence[Any], workers: int) -> bytes:
     """The function and its arguments as bytes."""
+    import cloudpickle
+
     try:
         payload = cloudpickle.dumps((fn, tuple(args)))
     except Exception as error:
@@ -410,6 +412,8 @@ def _receive_exactly(link: socket.socket, size: int) -> bytearray:
 
 def _serve(fd: int, kernel: int) -> NoReturn:
     """Runs in the helper: fork a worker when asked, tell when one ends, end all with the kernel."""
+    import cloudpickle  # noqa: F401 - the workers will want it
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # until a worker says what it does with it
     bell, rung = os.pipe()
@@ -525,6 +529,8 @@ class _Rank:
 
     def live(self) -> int:
         global _reporter
+        atexit._clear()  # what the helper wants to do at its end takes longer than a launch
+        weakref.finalize._registered_with_atexit = False
         known = set(sys.modules)
         settings = pickle.loads(_receive_exactly(self._kernel, self._length()))
         payload = _receive_exactly(self._kernel, self._length())
@@ -543,7 +549,8 @@ class _Rank:
             self._send("result", answer, _of_torch(n for n in sys.modules if n not in known))
         # Leaving now would look like a lost connection to the others.
         self._all_done.wait()
-        _leave_group()
+        if settings["backend"] == "nccl":  # gloo needs no farewell
+            _leave_group()
         atexit._run_exitfuncs()
         return 0
 
@@ -611,6 +618,8 @@ class _Rank:
         )
 
     def _portable(self, value: Any, what: str = "the reported value") -> bytes:
+        import cloudpickle
+
         try:
             return cloudpickle.dumps(value)
         except Exception as error:
@@ -623,6 +632,8 @@ class _Rank:
 
     def _described(self, error: Exception) -> dict[str, Any]:
         """All that the kernel may want to know of an error, the error itself if it can travel."""
+        import cloudpickle
+
         frames = error.__traceback__
         if frames is not None and frames.tb_next is not None:
             frames = frames.tb_next  # without this module's own

@@ -206,6 +206,21 @@ def test_a_data_loader_may_have_processes_in_a_worker():
     assert launch(work, deadline_s=60) == [28, 28]
 
 
+def test_what_a_function_leaves_for_the_end_of_its_process_is_done(capsys):
+    def work():
+        import atexit
+        import tempfile
+
+        folder = tempfile.TemporaryDirectory()
+        atexit.register(print, "the end", flush=True)
+        globals()["kept"] = folder  # until the end of the process
+        return folder.name
+
+    results = launch(work)
+    assert not any(os.path.exists(folder) for folder in results)
+    assert capsys.readouterr().out.count("the end") == 2
+
+
 def test_a_launch_in_a_worker_runs_in_place():
     def work():
         return launch(dist.get_rank, workers=5)
