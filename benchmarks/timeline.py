@@ -9,6 +9,8 @@ First table, 10,000 small operations:
   stopped, beside the function's own time alone;
 - reading: the first question to the timeline (`len`), which reads what the profiler has seen.
 
+All of it on one thread of torch's, so that pools of threads do not fight for the cores.
+
 Second table: a timeline of 100,000 spans; 3 s is the limit for drawing it. Rounds in turns, in an
 order that alternates; medians, and of ratios the median of each round's.
 
@@ -156,6 +158,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     matplotlib.use("Agg")
+    torch.set_num_threads(1)
     recording(rounds)
     drawing(rounds)
 
