@@ -57,6 +57,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
+from itertools import count
 from types import ModuleType
 from typing import Any, NoReturn
 
@@ -70,6 +71,7 @@ __all__ = ["LaunchTimeout", "WorkerError", "launch", "report"]
 _LARGE_BYTES = 50e6  # what is copied to each worker without a warning
 _PATIENCE_S = 1.0  # how long a "connection closed" waits for the news of who closed it
 _GOODBYE_S = 3.0  # how long a worker may take to leave when all is done
+_calls = count()  # of calls in place, the same in every rank
 
 # What gloo, NCCL and the store say when a peer is gone, and when it did not come in time.
 _LOST_PEER = re.compile(
@@ -357,11 +359,25 @@ def _in_place(fn, args, backend, threads, timeout_s, deadline_s, on_report) -> l
         result = fn(*args)
         results: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(results, result)
+        _await_the_others(timeout_s)
         return results
     finally:
         _reporter = before
         if deadline_s is not None:
             faulthandler.cancel_dump_traceback_later()
+
+
+def _await_the_others(timeout_s: float) -> None:
+    """Go on when all ranks have their results.
+
+    A rank that left at once would close its connections while a slower one still reads from them.
+    The store is the launcher's, so waiting there needs no connection between ranks.
+    """
+    store, key = dist.distributed_c10d._get_default_store(), f"d2lperf/done/{next(_calls)}"
+    with suppress(Exception):  # the results are here; only the courtesy failed
+        if store.add(key, 1) == dist.get_world_size():
+            store.set(f"{key}/all", "1")
+        store.wait([f"{key}/all"], timedelta(seconds=timeout_s))
 
 
 def _leave_group() -> None:
