@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import io
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -36,6 +37,7 @@ from d2lperf import Timeline, record
 OPERATIONS = 10_000
 SPANS = 100_000
 
+MOST_SLOWDOWN, MOST_DRAWING_S = 2.0, 3.0
 WORKLOADS = {
     "x + x, 64 numbers": (64,),
     "x @ x, 64 x 64": (64, 64),
@@ -88,8 +90,9 @@ def one_round(
     return found
 
 
-def recording(rounds: int) -> None:
-    """Print the first table."""
+def recording(rounds: int) -> float:
+    """Print the first table; return the worst ratio that recorded code has seen."""
+    worst = 0.0
     print(
         f"| {OPERATIONS:,} operations | alone | while recorded | ratio | whole call | ratio "
         "| reading | spans |"
@@ -100,6 +103,7 @@ def recording(rounds: int) -> None:
         spans = len(record(run))  # the profiler's first use takes seconds
         rows = [one_round(run, times, recorded_first=i % 2 == 0) for i in range(rounds)]
         middle = {key: statistics.median(row[key] for row in rows) for key in rows[0]}
+        worst = max(worst, middle["watched / alone"])
         cells = [
             f"{1e3 * middle['alone']:.1f} ms",
             f"{1e3 * middle['watched']:.1f} ms",
@@ -110,6 +114,7 @@ def recording(rounds: int) -> None:
             f"{spans:,}",
         ]
         print(f"| {name} | " + " | ".join(cells) + " |")
+    return worst
 
 
 def many_spans(lanes: int = 8, seed: int = 1) -> list[tuple[str, float, float, str]]:
@@ -126,8 +131,8 @@ def many_spans(lanes: int = 8, seed: int = 1) -> list[tuple[str, float, float, s
     return spans
 
 
-def drawing(rounds: int) -> None:
-    """Print the second table."""
+def drawing(rounds: int) -> float:
+    """Print the second table; return the median seconds of a plot and its PNG."""
     from matplotlib import pyplot as plt
 
     spans, found = many_spans(), {}
@@ -150,18 +155,23 @@ def drawing(rounds: int) -> None:
     print(f"\n| {SPANS:,} spans | median | most |\n|---|---|---|")
     for name, times in [*found.items(), ("plot and figure to PNG", drawn)]:
         print(f"| {name} | {statistics.median(times):.2f} s | {max(times):.2f} s |")
+    return statistics.median(drawn)
 
 
-def main() -> None:
-    """Measure and print the tables."""
+def main() -> int:
+    """Measure and print the tables; return the exit status: 1 where a limit is passed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     rounds = parser.parse_args().rounds
     matplotlib.use("Agg")
     torch.set_num_threads(1)
-    recording(rounds)
-    drawing(rounds)
+    worst, drawn_s = recording(rounds), drawing(rounds)
+    print(
+        f"\nwhat recorded code sees: {worst:.2f} times its time (limit {MOST_SLOWDOWN:g}); "
+        f"drawing: {drawn_s:.2f} s (limit {MOST_DRAWING_S:g} s)"
+    )
+    return int(worst > MOST_SLOWDOWN or drawn_s > MOST_DRAWING_S)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

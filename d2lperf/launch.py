@@ -148,7 +148,8 @@ def launch(
 
     Under ``torchrun`` (the variables RANK and WORLD_SIZE are set) the processes are there already:
     `fn` is called in place, `workers` is not used, `on_report` gets the values of its own rank, and
-    the results of all ranks are gathered, so that every rank gets the same list.
+    the results of all ranks are gathered, so that every rank gets the same list. The first such
+    call makes the group: `backend`, `threads` and `timeout_s` of later ones are not used.
 
     Returns:
         The results by rank. Tensors come as copies.

@@ -326,7 +326,26 @@ def test_threads_have_lanes_with_their_names():
         3,
         3,
     ]
-    assert 0 <= t.overlap("worker 0", "worker 1") <= 1
+
+
+@sees_all_threads
+def test_recorded_threads_that_meet_overlap():
+    """Both spans hold the moment in which the barrier falls, so they share time for certain."""
+    together = threading.Barrier(2)
+
+    def work():
+        with torch.profiler.record_function("meeting"):
+            together.wait()
+            time.sleep(0.02)
+
+    def fn():
+        threads = [threading.Thread(target=work, name=f"worker {i}") for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert record(fn, warmup=0).overlap("worker 0", "worker 1") > 0
 
 
 @sees_all_threads

@@ -145,7 +145,11 @@ def torchrun(script, nodes, seconds=180):
     with ExitStack() as stack:
         for rank, (name, cable) in enumerate(nodes):
             environment = {
-                **{k: v for k, v in os.environ.items() if not k.startswith("D2LPERF")},
+                **{
+                    k: v
+                    for k, v in os.environ.items()
+                    if not k.startswith("D2LPERF") or k == "D2LPERF_TEST_SESSION"
+                },
                 "PYTHONPATH": str(ROOT),
                 "OMP_NUM_THREADS": "1",
                 "GLOO_SOCKET_IFNAME": cable,

@@ -254,6 +254,12 @@ def check_pipeline(pipeline: Callable[[int, float, float, float], Mapping[str, A
 # what, spans, lane, the answer
 _WAITS = [
     (
+        "a gap after the lane's last span",
+        [("a", 0, 1, "gpu"), ("save", 1, 3, "cpu")],
+        "gpu",
+        (1, 4, "save"),
+    ),
+    (
         "a gap in the middle",
         [("step", 0, 1, "gpu"), ("decode", 1, 3, "cpu"), ("step", 4, 2, "gpu")],
         "gpu",
@@ -321,7 +327,7 @@ def check_waited_for(waited_for: Callable[[Timeline, str], tuple[float, float, s
             )
         if found[2] != right[2]:
             return failed(f"{what}: {show(found[2])} is not what fills most of it")
-    return passed("Five gaps, five reasons. On a real trace it is the same look.")
+    return passed("Six gaps, six reasons. On a real trace it is the same look.")
 
 
 # --------------------------------------------------------------------------------- run_graph

@@ -81,6 +81,15 @@ WRONG = {
         "    return tasks",
     ],
     "waited_for": [
+        # not to the end of the timeline
+        "def waited_for(timeline, lane):\n"
+        "    from d2lperf.timeline import gaps\n"
+        "    mine = [(s.start_s, s.end_s) for s in timeline.spans if s.lane == lane]\n"
+        "    idle = gaps(mine, timeline.window_s[0], max(e for _, e in mine)).tolist()\n"
+        "    a, b = max(idle, key=lambda g: g[1] - g[0], default=(0, 0))\n"
+        "    others = [s for s in timeline.spans if s.lane != lane]\n"
+        "    fits = lambda s: min(s.end_s, b) - max(s.start_s, a)\n"
+        "    return a, b, max(others, key=fits).name",
         # the first gap, not the longest
         "def waited_for(timeline, lane):\n"
         "    from d2lperf.timeline import gaps\n"
