@@ -281,6 +281,7 @@ def execute(notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300)
         record_timing=False,
         resources={"metadata": {"path": str(folder)}},
     )
+    client.owns_km = True  # so that it ends the kernel, too, when its cells have run
     code = [(i, c) for i, c in enumerate(notebook.cells) if c.cell_type == "code"]
     before = set(folder.iterdir())
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # its log, not the cells'

@@ -64,7 +64,8 @@ def nothing_is_left_behind():
     module._close_helper()
     del os.environ[MARK]
     wait_until(lambda: not marked(mark), 5)
-    assert not [p.cmdline() for p in marked(mark)]
+    left = [(p.pid, p.ppid(), " ".join(p.cmdline())[-200:]) for p in marked(mark)]
+    assert not left, left
 
 
 def living_workers(helper=None) -> list[psutil.Process]:
