@@ -1,6 +1,7 @@
 """What every pytest run needs, from whichever folder it starts: nbval runs notebooks strictly."""
 
 import os
+import signal
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -25,6 +26,10 @@ BEFORE, PROBLEMS = pytest.StashKey[set](), pytest.StashKey[list]()
 
 
 def pytest_configure(config):
+    # What a shell without job control starts in the background is deaf to SIGINT, and so is all
+    # that it starts: tests of the stop button would press it in vain.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         import matplotlib
 
