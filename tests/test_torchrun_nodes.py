@@ -10,10 +10,12 @@ import importlib.util
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -48,6 +50,8 @@ def two_nodes():
     """Names of two namespaces and of the interface that leads from each to the other."""
     names = [f"d2lperf-{os.getpid()}-{next(COUNT)}" for _ in range(2)]
     cables = [f"d2l{os.getpid() % 100_000}v{i}" for i in range(2)]
+    for name in left_behind():
+        remove(name)
     try:
         for name in names:
             must("netns", "add", name)
@@ -59,11 +63,26 @@ def two_nodes():
                 must("-n", name, "link", "set", interface, "up")
         yield list(zip(names, cables))
     finally:
-        for name in names:  # a cable goes with its namespace
-            for pid in ip("netns", "pids", name).stdout.split():
-                with suppress(ProcessLookupError):
-                    os.kill(int(pid), signal.SIGKILL)
-            ip("netns", "delete", name)
+        for name in names:
+            remove(name)
+
+
+def remove(name):
+    """End what runs in a namespace, and the namespace; its cable goes with it."""
+    for pid in ip("netns", "pids", name).stdout.split():
+        with suppress(ProcessLookupError):
+            os.kill(int(pid), signal.SIGKILL)
+    ip("netns", "delete", name)
+
+
+def namespaces():
+    return {line.split()[0] for line in ip("netns", "list").stdout.splitlines() if line}
+
+
+def left_behind():
+    """Our namespaces whose session is no more: it was cut off before it could clean up."""
+    made = [(name, re.fullmatch(r"d2lperf-(\d+)-\d+", name)) for name in namespaces()]
+    return [name for name, parts in made if parts and not Path("/proc", parts[1]).exists()]
 
 
 def why_not():
@@ -89,10 +108,6 @@ def nodes():
         pytest.skip(reason)
     with two_nodes() as nodes:
         yield nodes
-
-
-def namespaces():
-    return {line.split()[0] for line in ip("netns", "list").stdout.splitlines() if line}
 
 
 # --------------------------------------------------------------------- the exported script
@@ -164,10 +179,20 @@ def torchrun(script, nodes, seconds=180):
             )
             running.append(program)
             stack.callback(end, program)
-        outputs = [program.communicate(timeout=seconds) for program in running]
+        outputs = [said_by(program, seconds) for program in running]
     said = "\n".join(text for pair in outputs for text in pair)
     assert [program.returncode for program in running] == [0, 0], said
     return [out for out, _ in outputs]
+
+
+def said_by(program, seconds):
+    """What a program printed and complained; where it does not end, what it said until then."""
+    try:
+        return program.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        end(program)
+        out, err = program.communicate()
+        return out, f"{err}\n[ended by the test after {seconds} s]"
 
 
 def end(program):
@@ -209,3 +234,25 @@ def test_nodes_are_gone_afterwards_whatever_happens():
     except KeyboardInterrupt:
         pass
     assert not made & namespaces()
+
+
+def test_nodes_of_a_session_that_was_cut_off_are_cleared_away():
+    reason = why_not()
+    if reason:
+        pytest.skip(reason)
+    program = subprocess.Popen([sys.executable, "-c", ""])
+    program.wait(timeout=30)
+    name = f"d2lperf-{program.pid}-0"  # of a process that is no more
+    must("netns", "add", name)
+    command = ["ip", "netns", "exec", name, "sleep", "600"]
+    inside = subprocess.Popen(command, start_new_session=True)
+    try:
+        while str(inside.pid) not in ip("netns", "pids", name).stdout.split():
+            assert inside.poll() is None
+            time.sleep(0.01)
+        with two_nodes() as nodes:
+            assert name not in namespaces() and {n for n, _ in nodes} <= namespaces()
+        assert inside.wait(timeout=30) == -signal.SIGKILL
+    finally:
+        end(inside)
+        remove(name)
