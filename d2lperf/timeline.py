@@ -676,13 +676,14 @@ class Timeline:
         and metadata events.
         """
         path = Path(path)
-        text = json.dumps(self._trace(), separators=(",", ":"))
+        # As UTF-8: Perfetto shows an escape such as \u2202 in a name as these six characters.
+        text = json.dumps(self._trace(), separators=(",", ":"), ensure_ascii=False)
         if not path.parent.is_dir():
             raise FileNotFoundError(
                 f"cannot save the timeline as {str(path)!r}: there is no folder "
                 f"{str(path.parent)!r}. Make it first, or choose another one."
             )
-        data = text.encode()
+        data = text.encode(errors="backslashreplace")  # half a surrogate pair is an escape in JSON
         path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
         return path
 

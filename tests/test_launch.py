@@ -122,6 +122,49 @@ def test_the_next_launch_takes_forks_of_the_same_helper():
     assert len({pid for pid, _ in first + second}) == 4
 
 
+def refuse_to_fork():
+    raise AssertionError("the kernel was forked, with all its threads and devices")
+
+
+def test_the_kernel_itself_is_never_forked(monkeypatch):
+    # What a fork of the kernel would break is there: pools of threads, and a device in use.
+    x = torch.randn(256, 256)
+    torch.mm(x, x).sum().item()
+    if torch.cuda.is_available():
+        torch.ones(1, device="cuda").sum().item()
+    module._close_helper()
+    for name in ("fork", "forkpty"):
+        monkeypatch.setattr(os, name, refuse_to_fork)
+
+    def work():
+        unspoilt = not torch.cuda._is_in_bad_fork() and not torch.cuda.is_initialized()
+        used = torch.mm(x, x).sum().item()  # would hang on locks that nobody holds any more
+        return os.getppid(), unspoilt, used
+
+    first, second = launch(work), launch(work)
+    helper = module._helper._process.pid
+    assert {row[:2] for row in first + second} == {(helper, True)}
+    assert all(row[2] == pytest.approx(torch.mm(x, x).sum().item()) for row in first + second)
+    # The helper is a program of its own: Popen executes one at once where it forks at all.
+    assert psutil.Process(helper).cmdline() != psutil.Process().cmdline()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU of NVIDIA's or AMD's")
+@pytest.mark.parametrize(("workers", "backend"), [(1, "nccl"), (2, "gloo")])
+def test_a_gpu_in_use_in_the_kernel_is_no_hindrance(workers, backend):
+    assert torch.ones(1, device="cuda").sum().item() == 1
+    module._close_helper()
+
+    def work():
+        x = torch.full((3,), 1.0 + dist.get_rank(), device="cuda" if backend == "nccl" else "cpu")
+        dist.all_reduce(x)
+        return (x.to("cuda") * 2).cpu()
+
+    for _ in range(2):
+        for x in launch(work, workers=workers, backend=backend):
+            assert x.tolist() == [workers * (workers + 1.0)] * 3
+
+
 def test_what_an_optimiser_imports_is_there_in_later_launches():
     def work():
         there = "torch._dynamo" in sys.modules

@@ -1079,6 +1079,14 @@ def test_a_saved_trace_starts_at_zero_and_keeps_odd_names(tmp_path):
     assert (span["name"], span["ts"], span["dur"]) == ('a "q" \\ é\n', 0.0, 0.001)
 
 
+def test_names_are_saved_as_they_are_read(tmp_path):
+    # Perfetto (its UI, version 52) does not take escapes back: seen there as backslash, u, 2202.
+    t = Timeline.from_spans([("∂L", 0.0, 1.0, "läne"), ("half \udc80", 1.0, 1.0, "läne")])
+    path = t.save(tmp_path / "t.json")
+    assert "∂L" in path.read_text(encoding="utf-8")
+    assert [span["name"] for span in check_trace(read(path))] == ["∂L", "half \udc80"]
+
+
 def test_a_recording_is_saved(tmp_path):
     t = record(lambda: torch.relu(torch.ones(3)))
     assert len(check_trace(read(t.save(tmp_path / "t.json.gz")))) == len(t)
