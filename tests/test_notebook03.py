@@ -111,6 +111,58 @@ def test_blockers_are_counted_by_the_line_that_asks(nb, ask, count):
     assert all(code.co_filename == __file__ for code, _, _ in found.found)
 
 
+# -------------------------------------------------------------------- what is put to compare()
+
+
+def contestants(nb, lasting):
+    """The functions of section 4 that the notebook hands to compare; here they only come back."""
+    caught = {}
+    namespace = {**vars(nb), "T1_S": 0.0, "lasting": lasting}
+    namespace["compare"] = lambda ways, **options: caught.update(ways)
+    texts = "def cost_s(", "def five_and_then("
+    assert run(namespace, lambda cell: cell.source.startswith(texts)) == 2
+    assert len(caught) == 5
+    return caught
+
+
+def test_who_asks_for_the_last_result_waits_for_all_five(nb):
+    done = []
+    ways = contestants(nb, lambda seconds: done.append(1) or torch.ones(1))
+    del ways["first.item()"]
+    for name, ask in ways.items():
+        done.clear()
+        ask()
+        assert len(done) == 5, name
+
+
+def test_who_asks_for_the_first_result_waits_for_one(nb):
+    done, gate = [], threading.Event()
+
+    def lasting(seconds):
+        if done:
+            gate.wait(PATIENCE_S)
+        done.append(1)
+        return torch.ones(1)
+
+    contestants(nb, lasting)["first.item()"]()
+    assert len(done) == 1
+    gate.set()
+
+
+@pytest.mark.parametrize("depth, wait, most", [(0, True, 1), (2, False, 4)])
+def test_a_wait_after_each_batch_and_a_limit_bound_the_memory(nb, depth, wait, most):
+    namespace = {**vars(nb), "BATCHES": 10}
+    for cell in nbformat.read(PATH, as_version=4).cells:
+        if cell.source.startswith(("class Accountant(", "def epoch(engine, batches")):
+            exec(cell.source.split("\n\n\n")[0], namespace)  # the class, and the function alone
+    namespace["next_batch"] = lambda: torch.zeros(8)
+    namespace["train_on"] = lambda batch: threading.Event().wait(0.002)
+    engine = namespace["Accountant"](depth)
+    namespace["epoch"](engine, 6, wait)
+    _, held = engine.held()
+    assert held[-1] == 0 and held.max() <= most * 8 * 4
+
+
 # ------------------------------------------------------------------------------- the streams
 
 

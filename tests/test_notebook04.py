@@ -394,3 +394,30 @@ def test_prefetched_goes_ahead_but_not_too_far():
     assert ahead.wait(PATIENCE_S)
     assert max(taken) <= 4
     assert list(itertools.islice(loaded, 200)) == list(range(1, 100))
+
+
+# ------------------------------------------------------------------- claims of parallel speed
+
+
+@pytest.mark.parametrize(
+    "free, unless, outcome",
+    [
+        (2.0, "", "expected"),
+        (1.0, "", "two cores are needed, 1.0 of 2 were free"),
+        (2.0, "no lock", "no lock"),
+        (1.0, "no lock", "two cores are needed, 1.0 of 2 were free"),
+    ],
+)
+def test_a_claim_of_parallel_speed_needs_cores_and_no_objection(capsys, free, unless, outcome):
+    namespace = {"cores": 2}
+    for cell in nbformat.read(PATH, as_version=4).cells:
+        if cell.source.startswith("def race("):
+            exec(cell.source, namespace)
+    result = SimpleNamespace(
+        expect=lambda name, faster_than: print("expected", name, faster_than),
+        between=lambda name, than: SimpleNamespace(ratio=0.5, low=0.4, high=0.6),
+    )
+    namespace["claim"]((result, free), "a process", than="a thread", unless=unless)
+    said = capsys.readouterr().out
+    assert outcome in said
+    assert ("not decided here" in said) == (outcome != "expected")
