@@ -2,6 +2,9 @@
 
 import os
 import signal
+import time
+import uuid
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -23,6 +26,9 @@ os.environ["TQDM_DISABLE"] = "1"
 os.environ.pop("MPLBACKEND", None)
 
 BEFORE, PROBLEMS = pytest.StashKey[set](), pytest.StashKey[list]()
+OUTER = pytest.StashKey[str | None]()
+MARK = "D2LPERF_TEST_SESSION"  # all that a session starts inherits its value
+PATIENCE_S = 10.0  # for what is about to end
 
 
 def pytest_configure(config):
@@ -67,8 +73,28 @@ def listing():
     }
 
 
+def orphans(mark):
+    """Processes of this session that nobody of it will end: their parents are gone."""
+    try:
+        import psutil
+    except ImportError:  # of the notebooks' extra
+        return []
+    ours = {process.pid for process in psutil.Process().children(recursive=True)}
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.pid in ours or process.environ().get(MARK) != mark:
+                continue
+            if process.status() != psutil.STATUS_ZOMBIE:
+                found.append(f"{process.pid}: {' '.join(process.cmdline())[:200]}")
+    return found
+
+
 def pytest_sessionstart(session):
     session.config.stash[BEFORE] = listing()
+    # A session that a test starts keeps its own books, and leaves the outer one's value to others.
+    session.config.stash[OUTER] = os.environ.get(MARK)
+    os.environ[MARK] = uuid.uuid4().hex
 
 
 def pytest_sessionfinish(session):
@@ -83,6 +109,15 @@ def pytest_sessionfinish(session):
         )
     if before - after:
         problems.append(f"gone: {', '.join(sorted(before - after))}.")
+    mark, end = os.environ[MARK], time.monotonic() + PATIENCE_S
+    while (running := orphans(mark)) and time.monotonic() < end:
+        time.sleep(0.1)
+    if running:
+        problems.append(f"processes left running: {'; '.join(running)}")
+    if session.config.stash[OUTER] is None:
+        del os.environ[MARK]
+    else:
+        os.environ[MARK] = session.config.stash[OUTER]
     session.config.stash[PROBLEMS] = problems
     if problems and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
@@ -90,4 +125,4 @@ def pytest_sessionfinish(session):
 
 def pytest_terminal_summary(terminalreporter, config):
     for problem in config.stash.get(PROBLEMS, []):
-        terminalreporter.write_line(f"FOLDERS CHANGED - {problem}", red=True)
+        terminalreporter.write_line(f"NOT TIDY - {problem}", red=True)

@@ -648,8 +648,9 @@ def _snapshot(result: Any) -> Any:
         return result.copy()
     if isinstance(result, dict):
         return {key: _snapshot(value) for key, value in result.items()}
-    if type(result) in (list, tuple):
-        return type(result)(_snapshot(value) for value in result)
+    if isinstance(result, (list, tuple)):  # of namedtuples the values are enough
+        kind = list if isinstance(result, list) else tuple
+        return kind(_snapshot(value) for value in result)
     return result
 
 
@@ -859,9 +860,10 @@ def compare(
         baseline: the name that the others are held against; the first by default.
         check: compare the results first; False to leave that out, or a function of two results
             that returns True when they agree.
-        budget_s: seconds for everything, warm-up included. By default about half a second for
-            each function, and up to 10 s more for slow ones so that an interval comes out. A
-            budget that cannot hold the rounds an interval needs is not spent on a part of them.
+        budget_s: seconds for everything, warm-up included. By default about a third of a second
+            for each function, up to 0.2 s more where the interval is still wide, and up to 10 s
+            more for slow ones so that an interval comes out. A budget that cannot hold the rounds
+            an interval needs is not spent on a part of them.
         isolated: run each function in a process of its own; for functions whose thread pools
             disturb each other. Takes seconds more, and is less precise: between two turns all
             rest, and after a rest the machine's speed varies.

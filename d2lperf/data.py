@@ -159,6 +159,9 @@ def load_data_digits(
     Returns:
         ``(train_iter, test_iter)``; each gives ``[X, y]`` with ``X`` float32 of shape
         (batch, 1, height, width) from 0 to 1 and ``y`` int64 of shape (batch,).
+
+    Raises:
+        ValueError: a batch size, side or fraction that cannot be.
     """
     return _loaders(digits(test_fraction=test_fraction, seed=seed), batch_size, resize)
 
@@ -193,6 +196,7 @@ def load_data_fashion_mnist(
 
     Raises:
         DatasetNotAvailable: a file is absent, and it was not to be fetched or could not be.
+        ValueError: a batch size or side that cannot be.
 
     Source: H. Xiao, K. Rasul and R. Vollgraf, *Fashion-MNIST: a Novel Image Dataset for
     Benchmarking Machine Learning Algorithms*, arXiv:1708.07747, 2017.
@@ -248,7 +252,7 @@ def _fetch(name: str, folder: Path, download: bool, progress: bool) -> Path:
         for mirror in _MIRRORS:
             try:
                 if progress:
-                    print(f"Fashion-MNIST: {name}, {_FILES[name][1]:g} MB:", end="", flush=True)
+                    _say(f"Fashion-MNIST: {name}, {_FILES[name][1]:g} MB:")
                 _download(mirror + name, Path(temporary), _ticks if progress else _silent)
                 found, expected = _md5(Path(temporary)), _FILES[name][0]
                 if found != expected:
@@ -258,10 +262,10 @@ def _fetch(name: str, folder: Path, download: bool, progress: bool) -> Path:
                 failures.append(f"{mirror}: {getattr(error, 'reason', None) or error}")
             else:
                 if progress:
-                    print(" done")
+                    _say(" done\n")
                 return folder / name
             if progress:
-                print(" failed")
+                _say(" failed\n")
     except OSError as error:
         raise DatasetNotAvailable(
             f"Fashion-MNIST: {name} cannot be stored in {folder}: {error.strerror or error}. "
@@ -295,7 +299,13 @@ def _download(url: str, path: Path, report: Callable[[float], None]) -> None:
 
 
 def _ticks(share: float) -> None:
-    print(f" {share:.0%}", end="", flush=True)  # at every quarter
+    _say(f" {share:.0%}")  # at every quarter
+
+
+def _say(text: str) -> None:
+    # A closed standard output is no reason to lose a download, or to blame the network.
+    with contextlib.suppress(OSError, ValueError):
+        print(text, end="", flush=True)
 
 
 def _silent(share: float) -> None:

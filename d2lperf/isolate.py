@@ -16,6 +16,7 @@ import random
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -111,15 +112,26 @@ class _Remote(Subject):
         self._remote_on_device = False
         self._executor = ProcessPoolExecutor(max_workers=1)
         try:
-            self._ask(_settle_in, name, fn, _settings())
+            self._settling = self._submit(_settle_in, name, fn, _settings())
         except BaseException:
             self.close()
             raise
 
+    def settle(self) -> None:
+        """Wait until the worker has its function."""
+        self._result_of(self._settling)
+
     def _ask(self, task: Callable, *args: Any) -> Any:
-        """Run a task in the worker; raise the user's error as it was, explain all others."""
+        """Run a task in the worker and wait for its result."""
+        return self._result_of(self._submit(task, *args))
+
+    def _submit(self, task: Callable, *args: Any) -> Future:
+        return self._executor.submit(_guarded, task, *args)
+
+    def _result_of(self, future: Future) -> Any:
+        """Raise the user's error as it was, explain all others."""
         try:
-            result, error, where = self._executor.submit(_guarded, task, *args).result()
+            result, error, where = future.result()
         except KeyboardInterrupt:
             raise
         except Exception as failure:
@@ -189,10 +201,14 @@ def isolated_subjects(named: dict[str, Callable[[], Any]]) -> Iterator[list[Subj
         CannotIsolate: a function or its result cannot travel, or a process died.
         Exception: whatever a function raises.
     """
-    crew, subjects = _Crew(ISOLATED_RULES.rest_s), []
+    crew = _Crew(ISOLATED_RULES.rest_s)
+    subjects: list[_Remote] = []
     try:
+        # All of them start at once: most of a start is the import of torch.
         for name, fn in named.items():
             subjects.append(_Remote(name, fn, crew))
+        for subject in subjects:
+            subject.settle()
         yield subjects
     finally:
         for subject in subjects:

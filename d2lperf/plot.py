@@ -61,6 +61,9 @@ def set_figsize(figsize: tuple[float, float] = (3.5, 2.5)) -> None:
     """Set the size of the figures to come, in inches, as the book's function does.
 
     (The book's also switches Jupyter to SVG; ours leaves the format as it is.)
+
+    Args:
+        figsize: width and height in inches.
     """
     from matplotlib import pyplot as plt
 

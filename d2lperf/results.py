@@ -11,6 +11,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import MISSING, asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -307,7 +308,11 @@ class Entry:
 
     @property
     def quartiles_s(self) -> tuple[float, float]:
-        """Lower and upper quartile of the samples, in seconds."""
+        """Lower and upper quartile of the samples, in seconds.
+
+        Raises:
+            ValueError: there are no samples, as where an error came first.
+        """
         return stats.quartiles(self.samples_s)
 
 
@@ -525,6 +530,13 @@ class Comparison:
         Against the baseline this is the table's row. Other pairs get an interval corrected for
         all the pairs there are, as one may pick the most striking.
 
+        Args:
+            name: of the function that the ratio is about.
+            other: of the one that it is held against.
+
+        Returns:
+            A `Ratio`: below 1 where `name` took less time, its interval and the verdict.
+
         Raises:
             KeyError: a name that was not compared.
         """
@@ -671,9 +683,14 @@ class Comparison:
         if values.get("machine") is not None:
             values["machine"] = Machine.from_dict(values["machine"])
         for key in ("phases_s", "uppers_s"):
-            values[key] = {
-                name: [tuple(pair) for pair in pairs] for name, pairs in values.get(key, {}).items()
-            }
+            try:
+                pairs_by_name = values.get(key, {}).items()
+                values[key] = {name: [tuple(p) for p in pairs] for name, pairs in pairs_by_name}
+            except (AttributeError, TypeError):
+                raise ValueError(
+                    f"this is not what Comparison.to_json wrote: {key} should hold pairs of "
+                    "numbers by name. Was the text edited?"
+                ) from None
         return cls(**values)
 
     def plot(self, ax=None, *, kind: str = "times"):
@@ -784,6 +801,10 @@ class Comparison:
         here = " here" if outcome in ("not decided", "not tested") else ""
         line = f"claim {outcome}{here}: {text}"
         print_line(line)
+        # benchmarks/strict_runs.py counts how often each claim was borne out.
+        if path := os.environ.get("D2LPERF_CLAIMS"):
+            with suppress(OSError), open(path, "a", encoding="utf-8") as file:
+                file.write(f"{outcome}\t{text}\n")
         if outcome == "contradicted" and os.environ.get("D2LPERF_STRICT") == "1":
             raise ClaimContradicted(line)
         return Claim(outcome, line)

@@ -5,6 +5,7 @@ import io
 import math
 import random
 import sys
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -872,6 +873,33 @@ def test_bad_options_are_explained():
         compare(two, confidence=95)
     with pytest.raises(ValueError, match="cannot use the clock"):
         compare(two, isolated=True, synchronize=lambda: None)
+
+
+@pytest.mark.parametrize("confidence", [95, 0, 1, -0.5])
+def test_a_confidence_that_cannot_be_is_refused(confidence):
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        measure(lambda: 1, confidence=confidence)
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    rest: list
+
+
+@pytest.mark.parametrize("kind", [list, tuple, lambda parts: Pair(*parts)])
+def test_a_result_that_the_next_function_writes_over_is_compared_as_it_was(kind):
+    shared = torch.ones(3)
+
+    def right():
+        shared.fill_(1.0)
+        return kind([shared, [2]])
+
+    def wrong():
+        shared.fill_(5.0)
+        return kind([shared, [2]])
+
+    with pytest.raises(ResultsDiffer):
+        compare({"right": right, "wrong": wrong})
 
 
 def test_a_list_of_functions_goes_by_their_names(clock):

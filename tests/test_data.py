@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import io
+import sys
 import tempfile
 import urllib.error
 import urllib.request
@@ -255,6 +256,20 @@ def test_a_read_only_folder(web, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "mkstemp", refuse)
     with pytest.raises(d2l.DatasetNotAvailable, match=r"Permission denied.*D2LPERF_DATA or root="):
         d2l.load_data_fashion_mnist(4, root=tmp_path / "locked")
+
+
+@pytest.mark.parametrize("how", ["closed", "none", "broken"])
+def test_a_closed_stdout_costs_no_download(web, monkeypatch, how):
+    class Broken(io.StringIO):
+        def write(self, text):
+            raise BrokenPipeError(32, "Broken pipe")
+
+    stream = {"closed": io.StringIO(), "none": None, "broken": Broken()}[how]
+    if how == "closed":
+        stream.close()
+    monkeypatch.setattr(sys, "stdout", stream)
+    train, _ = d2l.load_data_fashion_mnist(4)
+    assert len(train) == 3 and len(web.asked) == 4  # from the first mirror, each once
 
 
 def test_a_damaged_file_in_the_folder_is_replaced(web):

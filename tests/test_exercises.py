@@ -2,7 +2,8 @@
 
 What is run comes from the notebook itself, so that what a reader sees is what is tested:
 setup + stub must say "not attempted", setup + answer "passed", setup + each wrong answer (from
-tests/wrong_answers/nbNN.py) "failed" with a reason.
+tests/wrong_answers/nbNN.py) "failed" with a reason. Other right answers, such as a text names,
+stand there as ALSO_RIGHT, and must pass.
 
 A wrong answer must fail by what the checker says, not by a crash: a typo would fail, too. Where
 an exception is what is meant to happen the entry of WRONG is a pair with its name,
@@ -88,12 +89,12 @@ def run(code, namespace, file):
     exec(compile(code, file, "exec"), namespace)
 
 
-def load_wrong_answers(path):
-    """`WRONG` of a module in tests/wrong_answers."""
+def load_answers(path):
+    """`WRONG` and `ALSO_RIGHT` of a module in tests/wrong_answers."""
     spec = importlib.util.spec_from_file_location(f"wrong_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.WRONG
+    return module.WRONG, getattr(module, "ALSO_RIGHT", {})
 
 
 def raises_and_source(entry):
@@ -121,10 +122,12 @@ EXERCISES = [
     for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
     for exercise in exercises_of(nbformat.read(path, as_version=4), f"nb{path.name[:2]}")
 ]
-WRONG = {
-    path.stem: load_wrong_answers(path)
+ANSWERS = {
+    path.stem: load_answers(path)
     for path in sorted((ROOT / "tests" / "wrong_answers").glob("nb*.py"))
 }
+WRONG = {notebook: wrong for notebook, (wrong, _) in ANSWERS.items()}
+ALSO_RIGHT = {notebook: right for notebook, (_, right) in ANSWERS.items()}
 WRONG_ANSWERS = [
     pytest.param(e, *raises_and_source(entry), id=f"{e}-{i}")
     for e in EXERCISES
@@ -160,6 +163,19 @@ def test_folded_answer_passes(exercise):
     assert got.status == "passed", str(got)
 
 
+@pytest.mark.parametrize(
+    "exercise, source",
+    [
+        pytest.param(e, source, id=f"{e}-{i}")
+        for e in EXERCISES
+        for i, source in enumerate(ALSO_RIGHT.get(e.notebook, {}).get(e.name, []), 1)
+    ],
+)
+def test_other_right_answer_passes(exercise, source):
+    got = feedback(exercise, source)
+    assert got.status == "passed", f"{got}\n{source}"
+
+
 @pytest.mark.parametrize("exercise, raises, source", WRONG_ANSWERS)
 def test_wrong_answer_fails_with_a_reason(exercise, raises, source):
     problem = why_not_found_out(feedback(exercise, source), raises)
@@ -183,7 +199,8 @@ def test_has_two_wrong_answers(exercise):
 
 def test_wrong_answers_belong_to_exercises():
     known = {(e.notebook, e.name) for e in EXERCISES}
-    given = {(notebook, name) for notebook, wrong in WRONG.items() for name in wrong}
+    tables = [*WRONG.items(), *ALSO_RIGHT.items()]
+    given = {(notebook, name) for notebook, table in tables for name in table}
     written = {e.notebook for e in EXERCISES}
     assert not {g for g in given - known if g[0] in written}
 

@@ -244,8 +244,42 @@ def test_a_session_that_leaves_something_behind_fails(source, told, tmp_path):
         encoding="utf-8",
     )
     assert run.returncode == (1 if told else 0), run.stdout + run.stderr
-    changed = [x for x in run.stdout.splitlines() if x.startswith("FOLDERS CHANGED")]
+    changed = [x for x in run.stdout.splitlines() if x.startswith("NOT TIDY")]
     assert len(changed) == (1 if told else 0), run.stdout
     if told:
-        assert changed[0].startswith(f"FOLDERS CHANGED - {told.replace('/', os.sep)}")
+        assert changed[0].startswith(f"NOT TIDY - {told.replace('/', os.sep)}")
         assert f"1 {'failed' if 'assert 0' in source else 'passed'}" in run.stdout
+
+
+ORPHAN = """
+import subprocess, sys
+import conftest
+
+def test_it():
+    conftest.PATIENCE_S = 0.1
+    sleeps = [sys.executable, "-c", "import time; time.sleep(300)"]
+    quiet = "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
+    code = f"import subprocess; subprocess.Popen({sleeps}, {quiet})"
+    subprocess.run([sys.executable, "-c", code], check=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="orphans are told by their parents' end")
+def test_a_session_that_leaves_a_process_behind_fails(tmp_path):
+    pytest.importorskip("psutil")
+    root = tmp_path / "root"
+    (root / "notebooks").mkdir(parents=True)
+    shutil.copy(ROOT / "conftest.py", root)
+    (tmp_path / "test_it.py").write_text(ORPHAN)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        [*command, "-p", "no:nbval", "-p", "conftest", str(tmp_path / "test_it.py")],
+        cwd=root / "notebooks",
+        env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+        capture_output=True,
+        text=True,
+    )
+    told = re.search(r"^NOT TIDY - processes left running: (\d+): \S", run.stdout, re.M)
+    assert told, run.stdout + run.stderr
+    os.kill(int(told[1]), signal.SIGKILL)
+    assert run.returncode == 1 and "1 passed" in run.stdout

@@ -386,6 +386,14 @@ def test_other_text_is_refused(text, words):
         Comparison.from_json(text)
 
 
+@pytest.mark.parametrize("edited", [[], {"a": 3}, {"a": [1, 2]}, "x"])
+def test_an_edited_text_is_refused(three, edited):
+    values = json.loads(three.to_json())
+    values["phases_s"] = edited
+    with pytest.raises(ValueError, match="phases_s should hold pairs of numbers by name"):
+        Comparison.from_json(json.dumps(values))
+
+
 def test_text_of_a_version_without_the_newer_fields_is_read(three):
     values = json.loads(three.to_json())
     for name in ("uppers_s", "notes", "machine", "isolated"):

@@ -7,6 +7,8 @@ import timeit
 from functools import partial
 from types import SimpleNamespace
 
+import import_time
+import overhead
 import pytest
 import torch.utils.benchmark
 import verdicts
@@ -430,3 +432,23 @@ def test_the_neighbour_burns_and_rests_and_ends():
     # Processor time, not speed: burning takes some, resting hardly any, on any machine.
     assert burnt > rested
     assert not process.is_running()
+
+
+# ------------------------------------------------------------------ limits of other benchmarks
+
+
+@pytest.mark.parametrize(
+    "judged, kept, broken",
+    [
+        (
+            lambda seconds: overhead.judged({overhead.HARNESS: seconds, "bare loop": [1.0]}),
+            [59e-9, 60e-9, 90e-9],
+            [59e-9, 61e-9, 62e-9],
+        ),
+        (import_time.judged, [0.049, 0.05, 0.3], [0.01, 0.051, 0.052]),
+    ],
+    ids=["overhead", "import time"],
+)
+def test_a_limit_that_is_missed_is_told_by_the_exit_status(capsys, judged, kept, broken):
+    assert judged(kept) == 0 and "reached: " in capsys.readouterr().out
+    assert judged(broken) == 1 and "missed: " in capsys.readouterr().out

@@ -73,3 +73,18 @@ WRONG = {
         "    return math.ceil(n * (half_width / target) ** 2)",
     ],
 }
+
+ALSO_RIGHT = {
+    "paired_ratio": [
+        # named in the answer's text
+        "def paired_ratio(a_s, b_s):\n"
+        "    return math.exp(stats.hodges_lehmann(np.log(b_s) - np.log(a_s)))",
+    ],
+    "quads_needed": [
+        # the same formula, written otherwise: rounds otherwise
+        "def quads_needed(n, half_width, target):\n"
+        "    return max(6, math.ceil(n * half_width**2 / target**2))",
+        "def quads_needed(n, half_width, target):\n"
+        "    return max(6, math.ceil(n * (half_width / target) ** 2))",
+    ],
+}

@@ -96,3 +96,15 @@ WRONG = {
         "    return torch.compile(lambda x: x.mean(1), backend=backend, dynamic=True)",
     ],
 }
+
+ALSO_RIGHT = {
+    "hybridise": [
+        # named in the answer's text
+        "def hybridise(net, x):\n    return torch.jit.script(net)",
+    ],
+    "branch": [
+        # the same: one side only is computed
+        "def flip_whole(x):\n"
+        "    return torch.cond(x.sum() > 0, lambda x: x.clone(), lambda x: -x, (x,))",
+    ],
+}
