@@ -5,13 +5,19 @@ own. Devices are injected: fake streams work in threads, or note what they were 
 """
 
 import itertools
+import os
+import subprocess
+import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
+import psutil
 import pytest
 import torch
 from hypothesis import given, settings
@@ -32,6 +38,17 @@ def cells():
 
 
 nb = cells()
+
+
+def run_cell(start, **namespace):
+    """Run the one cell whose code begins so, in a namespace; return that."""
+    (cell,) = (
+        c
+        for c in nbformat.read(PATH, as_version=4).cells
+        if c.cell_type == "code" and c.source.startswith(start)
+    )
+    exec(compile(cell.source, "<notebook 04>", "exec"), namespace)
+    return namespace
 
 
 @pytest.fixture(autouse=True)
@@ -368,6 +385,80 @@ def test_early_copies_do_not_wait_for_what_comes_later():
     assert all(torch.allclose(h, factors[0] @ factors[1]) for h in host)
 
 
+@pytest.mark.parametrize(
+    ("broken", "way"),
+    [
+        (False, lambda y, host, early, product: [h.copy_(product) for h in host]),
+        (True, lambda y, host, early, product: host),
+        (True, lambda y, host, early, product: host if early else [h.copy_(product) for h in host]),
+        (True, lambda y, host, early, product: [h.copy_(one) for h, one in zip(host, y)]),
+    ],
+    ids=["right", "no copy", "no early copy", "copied before it is computed"],
+)
+def test_what_is_copied_is_checked_from_zeros(broken, way):
+    def compute_and_copy(compute, copy, factors, y, host, early):
+        return way(y, host, early, torch.mm(*factors))
+
+    given = {**vars(nb), "devices": [CPU], "compute_and_copy": compute_and_copy}
+    with pytest.raises(AssertionError, match="not close") if broken else nullcontext():
+        run_cell("compute, copy = engines(devices)", **given)
+
+
+# ------------------------------------------------------------------------- what ran, on a GPU
+
+
+def timeline(*lanes):
+    """A timeline made up of one span a lane: (lane, device, start, duration)."""
+    return nb.Timeline.from_spans([("run", start, s, lane, dev) for lane, dev, start, s in lanes])
+
+
+MAIN = ("main thread", "host", 0, 9)
+DEFAULT = ("cuda:0 stream 7", "cuda:0", 0, 1)  # has next to nothing to do
+SEEN = {
+    "the GPU and the CPU": ([("CPU_0", "host", 1, 4), ("cuda:0 stream 13", "cuda:0", 3, 4)], 0.5),
+    "two streams": (
+        [("cuda:0 stream 13", "cuda:0", 1, 4), ("cuda:0 stream 17", "cuda:0", 5, 4)],
+        0.0,
+    ),
+    "two GPUs": ([("cuda:0 stream 13", "cuda:0", 1, 4), ("cuda:1 stream 13", "cuda:1", 1, 4)], 1.0),
+}
+
+
+@pytest.mark.parametrize(("spans", "overlap"), SEEN.values(), ids=SEEN)
+def test_the_two_lanes_with_most_to_do_are_compared(spans, overlap):
+    found = timeline(MAIN, DEFAULT, *spans)
+    assert sorted(nb.busiest(found)) == sorted(lane for lane, *_ in spans)
+    assert nb.told(found) == f"overlap ≈ {overlap:.2f}"
+
+
+@pytest.mark.parametrize(("lanes", "seen"), [((MAIN,), "none"), ((MAIN, DEFAULT), DEFAULT[0])])
+def test_no_overlap_is_told_of_fewer_than_two_lanes(lanes, seen):
+    assert nb.told(timeline(*lanes)) == f"no overlap to tell: lanes seen: {seen}"
+
+
+def test_what_cores_did_they_note_themselves():
+    places = [nb.Core("core 0"), nb.Core("core 1")]
+    jobs = [(place, lambda: None) for place in places]
+    seen = nb.watched(places, partial(nb.one_by_one, jobs), record=None)
+    assert sorted(seen.lanes) == ["core 0", "core 1"]
+    assert nb.told(seen) == "overlap ≈ 0.00"
+
+
+@pytest.mark.parametrize("devices", [[META, META], [META]], ids=["two GPUs", "one GPU"])
+def test_what_a_gpu_did_is_recorded(devices):
+    made_up, done = timeline(MAIN, DEFAULT), []
+
+    def record(action):
+        done.append("record")
+        action()
+        return made_up
+
+    for places in nb.pairs(devices, stream=FakeStream).values():
+        done.clear()
+        assert nb.watched(places, lambda: done.append("work"), record) is made_up
+        assert done == ["record", "work"]
+
+
 # ----------------------------------------------------------------------------------- loading
 
 
@@ -396,6 +487,91 @@ def test_prefetched_goes_ahead_but_not_too_far():
     assert list(itertools.islice(loaded, 200)) == list(range(1, 100))
 
 
+# --------------------------------------------------------------------------- who has the cores
+
+
+def readers():
+    """The cells that count free cores, in a namespace."""
+    used = {"os": os, "psutil": psutil, "suppress": suppress, "time": time}
+    return run_cell("class FreeCores", **run_cell("def cpu_seconds(", **used))
+
+
+@pytest.mark.parametrize(
+    ("cores", "idle", "used", "free"),
+    [
+        (2, 1.9, 0.1, 2.0),  # a quiet machine
+        (2, 0.1, 1.8, 1.9),  # all ours
+        (2, 0.0, 1.0, 1.0),  # another program has one
+        (2, 14.0, 1.0, 2.0),  # a quota of two on sixteen cores
+    ],
+)
+def test_free_cores(cores, idle, used, free):
+    readings = iter([(100.0, 50.0, 7.0), (100.0 + 3 * idle, 50.0 + 3 * used, 10.0)])
+    with readers()["FreeCores"](cores, read=lambda: next(readings)) as found:
+        pass
+    assert found.count == pytest.approx(free)
+
+
+@pytest.mark.parametrize(
+    ("allowed", "idle"),
+    [({1, 3}, 20 + 40), ({0, 1, 2, 3}, 100), ({6, 7}, 100)],  # numbers that are not in the list
+)
+def test_idle_is_what_our_cores_are(monkeypatch, allowed, idle):
+    every = [SimpleNamespace(idle=10.0 * k) for k in (1, 2, 3, 4)]
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: every)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: allowed, raising=False)
+    assert readers()["cpu_seconds"]()[0] == idle
+
+
+def test_idle_without_affinity_is_what_all_cores_are(monkeypatch):
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: [SimpleNamespace(idle=1.0)] * 4)
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    assert readers()["cpu_seconds"]()[0] == 4
+
+
+def test_children_count_and_one_that_is_gone_does_not_stop_us(monkeypatch):
+    def gone():
+        raise psutil.NoSuchProcess(1)
+
+    class Ours:
+        def cpu_times(self):
+            return (1.0, 2.0, 4.0, 8.0, 1000.0)  # the last: waiting for a disk
+
+        def children(self, recursive):
+            return [SimpleNamespace(cpu_times=gone), SimpleNamespace(cpu_times=lambda: (16.0,) * 4)]
+
+    monkeypatch.setattr(psutil, "Process", Ours)
+    assert readers()["cpu_seconds"]()[1] == 15 + 64
+
+
+BURN = """
+import sys, time
+def burn():
+    began = time.process_time()
+    while time.process_time() < began + 0.2:
+        pass
+burn()
+print("half", flush=True)
+sys.stdin.readline()
+burn()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="psutil knows of ended children on Linux only")
+def test_a_child_that_ends_leaves_us_its_time():
+    seconds = readers()["cpu_seconds"]
+    pipe = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", BURN], **pipe) as child:
+        assert child.stdout.readline() == "half\n"
+        before = seconds()
+        child.stdin.write("go\n")
+        child.stdin.flush()
+        child.wait(PATIENCE_S)
+    idle, used, passed = (b - a for a, b in zip(before, seconds()))
+    assert 0.15 < used < 0.15 + passed + 0.2
+    assert idle >= 0
+
+
 # ------------------------------------------------------------------- claims of parallel speed
 
 
@@ -409,10 +585,7 @@ def test_prefetched_goes_ahead_but_not_too_far():
     ],
 )
 def test_a_claim_of_parallel_speed_needs_cores_and_no_objection(capsys, free, unless, outcome):
-    namespace = {"cores": 2}
-    for cell in nbformat.read(PATH, as_version=4).cells:
-        if cell.source.startswith("def race("):
-            exec(cell.source, namespace)
+    namespace = run_cell("def race(", cores=2)
     result = SimpleNamespace(
         expect=lambda name, faster_than: print("expected", name, faster_than),
         between=lambda name, than: SimpleNamespace(ratio=0.5, low=0.4, high=0.6),
