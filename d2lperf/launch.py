@@ -80,7 +80,8 @@ _LOST_PEER = re.compile(
     re.IGNORECASE,
 )
 _TOO_LATE = re.compile(
-    r"timed out (waiting|after) \d+ ?m?s|wait timeout after|collective operation timeout"
+    r"timed out waiting \d+ ?ms|timed out after \d+ ?(ms|seconds waiting for clients)"
+    "|wait timeout after|collective operation timeout"
     "|socket timeout|connect(ion)? time(d )?out",
     re.IGNORECASE,
 )
@@ -142,8 +143,9 @@ def launch(
             device for each worker, otherwise gloo.
         threads: threads of torch in each worker. Default: usable cores / workers, at least 1.
         timeout_s: seconds that one collective may wait for the other ranks.
-        deadline_s: seconds that the whole launch may take. Then it is shown where in its Python
-            code each rank is, and the workers are ended. Default: no limit.
+        deadline_s: seconds that the workers may take, from when all have been started and have the
+            function. Then it is shown where in its Python code each rank is, and the workers are
+            ended. Default: no limit.
         on_report: called in the notebook as `on_report(rank, value)` while the workers run.
 
     Under ``torchrun`` (the variables RANK and WORLD_SIZE are set) the processes are there already:
@@ -173,6 +175,7 @@ def launch(
     under_torchrun = "RANK" in os.environ and "WORLD_SIZE" in os.environ
     _check(fn, workers, args, threads, timeout_s, deadline_s, on_report)
     if under_torchrun:
+        _warn_of_leftovers(workers)
         workers = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
     backend = _backend(backend, workers)
     if threads is None:
@@ -337,6 +340,20 @@ def _settings(workers: int, backend: str, threads: int, timeout_s: float) -> dic
 # ---------------------------------------------------------------------- under torchrun
 
 
+def _warn_of_leftovers(workers: int) -> None:
+    """Warn where RANK and WORLD_SIZE may be what a notebook has left in its own environment."""
+    world = os.environ["WORLD_SIZE"]
+    if dist.is_initialized() or "TORCHELASTIC_RUN_ID" in os.environ or world == str(workers):
+        return
+    warnings.warn(
+        f"launch was asked for {workers} workers, but RANK and WORLD_SIZE={world} are set in this "
+        "process and torchrun is not at work: the function is called in place, as one of "
+        f"{world} processes. If that is not meant, delete both from os.environ.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
 def _in_place(fn, args, backend, threads, timeout_s, deadline_s, on_report) -> list[Any]:
     """Call the function in this process, which is one of those that torchrun started."""
     global _reporter
@@ -458,8 +475,11 @@ def _serve(fd: int, kernel: int) -> NoReturn:
             if link not in ready:
                 continue
             note, fds, _, _ = socket.recv_fds(link, _NOTE.size, 4, socket.MSG_WAITALL)
-            if len(note) < _NOTE.size:
+            if not note:
                 break
+            note += _receive_exactly(link, _NOTE.size - len(note))
+            for end in fds:
+                os.set_inheritable(end, False)
             kind, pid, number = _NOTE.unpack(note)
             if kind == b"F":
                 try:
@@ -490,6 +510,9 @@ def _serve(fd: int, kernel: int) -> NoReturn:
                 gc.freeze()
     for pid in alive:
         _signal(pid, signal.SIGKILL)
+    for pid in alive:  # where nobody adopts them properly, as in some containers, they would stay
+        with suppress(OSError):
+            os.waitpid(pid, 0)
     os._exit(0)
 
 
@@ -560,7 +583,9 @@ class _Rank:
             del payload
             self._join(settings)
             answer = self._portable(fn(*args), "its result")
-        except Exception as error:
+        except SystemExit:
+            raise
+        except BaseException as error:  # such as asyncio's CancelledError
             self._send("error", self._described(error))
         else:
             self._send("result", answer, _of_torch(n for n in sys.modules if n not in known))
@@ -647,7 +672,7 @@ class _Rank:
             problem.rank = self.rank
             raise problem from error
 
-    def _described(self, error: Exception) -> dict[str, Any]:
+    def _described(self, error: BaseException) -> dict[str, Any]:
         """All that the kernel may want to know of an error, the error itself if it can travel."""
         import cloudpickle
 
@@ -655,7 +680,9 @@ class _Rank:
         if frames is not None and frames.tb_next is not None:
             frames = frames.tb_next  # without this module's own
         text = "".join(traceback.format_exception(type(error), error, frames))
-        blob = None
+        blob, message = None, ""
+        with suppress(Exception):  # an error of the user's may fail to say what it is
+            message = str(error)
         with suppress(Exception):
             sent = cloudpickle.dumps(error)
             if type(pickle.loads(sent)) is type(error):
@@ -664,7 +691,7 @@ class _Rank:
             "blob": blob,
             "text": text.rstrip(),
             "name": type(error).__name__,
-            "message": str(error),
+            "message": message,
             "frames": [(f.filename, f.lineno, f.name) for f in traceback.extract_tb(frames)],
             "runtime": isinstance(error, RuntimeError),  # as torch's own are
         }
@@ -995,10 +1022,19 @@ class _Crew:
                 if not worker.gone:
                     _signal(worker.pid, signal.SIGKILL)
         for worker in self._workers:
+            with suppress(Exception):
+                self._drain(worker)
             for name in list(worker.open):
                 self._close(worker, name)  # a worker whose line to the kernel ends, leaves
         self._watch.close()
         self._store = None
+
+    def _drain(self, worker: _Worker) -> None:
+        """Show what it had printed, waiting for nothing: it may have left others that print."""
+        for name in ("out", "err"):
+            for _ in range(100):
+                if name not in worker.open or not self._on_output(worker, name):
+                    break
 
     # ---- what arrives
 
@@ -1026,13 +1062,15 @@ class _Crew:
             self._close(worker, name)
         return data
 
-    def _on_output(self, worker: _Worker, name: str) -> None:
+    def _on_output(self, worker: _Worker, name: str) -> bool:
+        """Show the whole lines that have arrived; return whether anything has."""
         data = self._read(worker, name)
         if data:
             *whole, worker.begun[name] = (worker.begun[name] + data).split(b"\n")
             self._show(worker, name, whole)
             if name == "err":
                 worker.last_errors = (worker.last_errors + data)[-10_000:]
+        return bool(data)
 
     def _show(self, worker: _Worker, name: str, lines: list[bytes]) -> None:
         stream = sys.stdout if name == "out" else sys.stderr

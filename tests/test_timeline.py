@@ -467,6 +467,21 @@ def test_many_operations_are_seen_without_counting_them(monkeypatch):
     assert len(t) == 10_000 and many_s > 3 * none_s
 
 
+def test_nothing_is_seen_also_where_the_profiler_is_new():
+    # The first profiler of a process loads its library: that must not count as events.
+    program = """
+import d2lperf
+try:
+    d2lperf.record(lambda: sum(range(10)), warmup=0)
+except d2lperf.timeline.EmptyTimeline:
+    print("empty")
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
+    )
+    assert run.stdout == "empty\n", run.stdout + run.stderr
+
+
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_operations_are_linked_to_kernels_where_there_can_be_some(monkeypatch, gpus):
     from torch._C import _profiler
