@@ -68,21 +68,46 @@ def _far(params, others) -> float:
     return max((p.detach().cpu() - q).abs().max().item() for p, q in zip(params, others))
 
 
+class _Updates:
+    """A `train_batch` that does the update and notes what it was given.
+
+    Attributes:
+        seen: for each call the numbers of images, of copies and of devices.
+    """
+
+    def __init__(self):
+        self.seen: list[tuple[int, int, int]] = []
+
+    def __call__(self, X, y, device_params, devices, lr) -> None:
+        self.seen.append((len(X), len(device_params), len(devices)))
+        k, total = len(device_params), None
+        for X_part, y_part, params in zip(X.tensor_split(k), y.tensor_split(k), device_params):
+            leaves = [p.detach().requires_grad_() for p in params]
+            logits = _lenet(X_part.to(leaves[0].device), leaves)
+            loss = F.cross_entropy(logits, y_part.to(logits.device), reduction="sum")
+            gradients = [g.cpu() for g in torch.autograd.grad(loss, leaves)]
+            total = [a + b for a, b in zip(total, gradients)] if total else gradients
+        for params in device_params:
+            for p, gradient in zip(params, total or []):
+                p.detach().sub_(lr / len(X) * gradient.to(p.device))
+
+
 @checker
 def check_epoch(epoch: Callable) -> Feedback:
     """Check one pass over the data with minibatches that grow with the number of devices.
 
     Args:
-        epoch: function of images (n, 1, 28, 28), labels (n,), eight parameters, k, b and the
-            learning rate, that returns the parameters on the first device and the updates.
+        epoch: function of images (n, 1, 28, 28), labels (n,), eight parameters, k, b, the
+            learning rate and train_batch, that returns the parameters on the first device and the
+            number of updates.
     """
     generator = torch.Generator().manual_seed(1)
     X = torch.rand(45, 1, 28, 28, generator=generator, dtype=torch.float64)
     y = torch.randint(10, (45,), generator=generator)
     start = _start()
     for k, b in ((1, 20), (2, 6), (3, 6)):
-        given = [p.clone() for p in start]
-        result = epoch(X, y, given, k, b, 0.1)
+        given, train_batch = [p.clone() for p in start], _Updates()
+        result = epoch(X, y, given, k, b, 0.1, train_batch)
         what = f"for 45 images, k={k} and b={b}"
         if not isinstance(result, tuple) or len(result) != 2:
             return failed(f"wanted is a pair (parameters, updates), but got {show(result)}")
@@ -94,13 +119,24 @@ def check_epoch(epoch: Callable) -> Feedback:
         right, wanted = _trained(X, y, start, k * b, 0.1)
         if updates != wanted:
             return failed(f"{what} there are {wanted} minibatches, but {show(updates)} updates")
+        if len(train_batch.seen) != wanted:
+            return failed(
+                f"{what} train_batch is called {wanted} times, once for each minibatch, "
+                f"and not {len(train_batch.seen)} times"
+            )
+        for _, copies, devices in train_batch.seen:
+            if (copies, devices) != (k, k):
+                return failed(
+                    f"{what} each update is the work of {k} device(s), each with its copy of the "
+                    f"parameters, but train_batch got {copies} and {devices} of them"
+                )
         gap = _far(found, right)
         if not gap < 1e-9:
             return failed(
                 f"{what} the parameters differ from training on one device with minibatches of "
                 f"{k * b} images (the last one smaller), by up to {gap:.1g}"
             )
-    return passed("As on one device with the large minibatch, the uneven last one included.")
+    return passed("As on one device with the large minibatch, and shared out to all of them.")
 
 
 # -------------------------------------------------------------------------------- best_rates

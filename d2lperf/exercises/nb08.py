@@ -31,6 +31,21 @@ def _close(a: Any, b: float) -> bool:
 # ---------------------------------------------------------------------------------- settings
 
 
+_STEPS = "an epoch has as many steps as whole batches of all devices together go into the images"
+_RELATIONS = {
+    "curve": {
+        "rows for each device": "all devices together see as many rows a step as the one did",
+        "lr": "a step sees as many rows as before, so the learning rate stays",
+        "steps": _STEPS,
+    },
+    "load": {
+        "rows for each device": "each device sees as many rows a step as the one did",
+        "lr": "the learning rate grows in proportion to the rows of a step",
+        "steps": _STEPS,
+    },
+}
+
+
 @checker
 def check_settings(settings: Callable[..., tuple[int, float, int]]) -> Feedback:
     """Check which settings belong together when a recipe moves to several devices.
@@ -53,7 +68,10 @@ def check_settings(settings: Callable[..., tuple[int, float, int]]) -> Feedback:
             return failed(f"wanted are three values (rows, lr, steps), but got {show(found)}")
         for what, one, right in zip(("rows for each device", "lr", "steps"), found, wanted):
             if not _close(one, right):
-                return failed(f"{call_text(settings, *given)}: {what} cannot be {show(one)}")
+                return failed(
+                    f"{call_text(settings, *given)}: {what} cannot be {show(one)}; "
+                    f"with {given[-1]!r} {_RELATIONS[given[-1]][what]}"
+                )
     try:
         found = settings(256, 0.1, 10, 60_000, 3, "curve")
     except ValueError:

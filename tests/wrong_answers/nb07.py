@@ -3,7 +3,7 @@
 WRONG = {
     "epoch": [
         # the minibatch has not grown
-        "def epoch(X, y, params, k, b, lr):\n"
+        "def epoch(X, y, params, k, b, lr, train_batch):\n"
         "    used = [devices[i % len(devices)] for i in range(k)]\n"
         "    copies, updates = [get_params(params, device) for device in used], 0\n"
         "    for part in zip(X.split(b), y.split(b)):\n"
@@ -11,7 +11,7 @@ WRONG = {
         "        updates += 1\n"
         "    return copies[0], updates",
         # the last, smaller one is dropped
-        "def epoch(X, y, params, k, b, lr):\n"
+        "def epoch(X, y, params, k, b, lr, train_batch):\n"
         "    used = [devices[i % len(devices)] for i in range(k)]\n"
         "    copies, updates = [get_params(params, device) for device in used], 0\n"
         "    for X_part, y_part in zip(X.split(k * b), y.split(k * b)):\n"
@@ -20,7 +20,7 @@ WRONG = {
         "            updates += 1\n"
         "    return copies[0], updates",
         # the learning rate has grown as well, which was not asked
-        "def epoch(X, y, params, k, b, lr):\n"
+        "def epoch(X, y, params, k, b, lr, train_batch):\n"
         "    used = [devices[i % len(devices)] for i in range(k)]\n"
         "    copies, updates = [get_params(params, device) for device in used], 0\n"
         "    for part in zip(X.split(k * b), y.split(k * b)):\n"
@@ -28,7 +28,7 @@ WRONG = {
         "        updates += 1\n"
         "    return copies[0], updates",
         # every minibatch is counted, but only the first device's images are learnt from
-        "def epoch(X, y, params, k, b, lr):\n"
+        "def epoch(X, y, params, k, b, lr, train_batch):\n"
         "    used = [devices[i % len(devices)] for i in range(k)]\n"
         "    copies, updates = [get_params(params, device) for device in used], 0\n"
         "    for X_part, y_part in zip(X.split(k * b), y.split(k * b)):\n"
@@ -36,15 +36,30 @@ WRONG = {
         "        updates += 1\n"
         "    return copies[0], updates",
         # the parameters that were given are trained themselves
-        "def epoch(X, y, params, k, b, lr):\n"
+        "def epoch(X, y, params, k, b, lr, train_batch):\n"
         "    params = [p.requires_grad_() for p in params]\n"
         "    updates = 0\n"
         "    for part in zip(X.split(k * b), y.split(k * b)):\n"
         "        train_batch(*part, [params], devices[:1], lr)\n"
         "        updates += 1\n"
         "    return params, updates",
+        # one device does it all
+        "def epoch(X, y, params, k, b, lr, train_batch):\n"
+        "    copy, updates = get_params(params, devices[0]), 0\n"
+        "    for part in zip(X.split(k * b), y.split(k * b)):\n"
+        "        train_batch(*part, [copy], devices[:1], lr)\n"
+        "        updates += 1\n"
+        "    return copy, updates",
+        # as many devices, but only one copy, which gets every update k times
+        "def epoch(X, y, params, k, b, lr, train_batch):\n"
+        "    used = [devices[i % len(devices)] for i in range(k)]\n"
+        "    copies, updates = [get_params(params, used[0])] * k, 0\n"
+        "    for part in zip(X.split(k * b), y.split(k * b)):\n"
+        "        train_batch(*part, copies, used, lr)\n"
+        "        updates += 1\n"
+        "    return copies[0], updates",
         # no count
-        "def epoch(X, y, params, k, b, lr):\n"
+        "def epoch(X, y, params, k, b, lr, train_batch):\n"
         "    used = [devices[i % len(devices)] for i in range(k)]\n"
         "    copies = [get_params(params, device) for device in used]\n"
         "    for part in zip(X.split(k * b), y.split(k * b)):\n"
