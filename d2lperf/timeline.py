@@ -993,7 +993,7 @@ def _all_threads() -> Any:
     """The setting by which the profiler sees threads that it was not started in, or None.
 
     Without an accelerator there are no kernels to be assigned to the operations that ordered
-    them: the profiler need not keep books for that, and stops a fifth sooner.
+    them: the profiler need not keep books for that.
     """
     from torch._C._profiler import _ExperimentalConfig
 
