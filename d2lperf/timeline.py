@@ -879,8 +879,8 @@ def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
         raise ValueError(f"warmup is a number of runs, 0 or more, but got {warmup}.")
     for _ in range(warmup):
         _profile(fn)
-    timeline, surely_something = _profile(fn)
-    if not surely_something and not len(timeline):
+    timeline, profiler = _profile(fn)
+    if not _surely_saw_something(profiler) and not len(timeline):
         raise EmptyTimeline(
             "record ran the function, but the profiler saw no operation of torch in it. "
             "For other code make a Timeline() and write `with timeline.span('load'): ...` "
@@ -889,11 +889,8 @@ def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
     return timeline
 
 
-def _profile(fn: Callable[[], Any]) -> tuple[Timeline, bool]:
-    """Run `fn` once under a profiler; give the timeline, and whether there is surely something.
-
-    The timeline has not been read yet.
-    """
+def _profile(fn: Callable[[], Any]) -> tuple[Timeline, Any]:
+    """Run `fn` once under a profiler; give the timeline, not read yet, and the stopped profiler."""
     if not _recording.acquire(blocking=False):
         raise ProfilerBusy(_BUSY)
     try:
@@ -910,10 +907,7 @@ _BUSY = (
 )
 
 
-_STOPS_AT_ONCE_S = 0.005  # of the processor's time, for a profiler that has seen nothing
-
-
-def _profile_alone(fn: Callable[[], Any]) -> tuple[Timeline, bool]:
+def _profile_alone(fn: Callable[[], Any]) -> tuple[Timeline, Any]:
     profiler = torch.profiler.profile(activities=_activities(), experimental_config=_all_threads())
     timeline = Timeline()
     timeline._crossing = True  # kernels of one stream may overlap; this is no fault of the reader
@@ -939,10 +933,8 @@ def _profile_alone(fn: Callable[[], Any]) -> tuple[Timeline, bool]:
         # Where another profiler has ended ours, stopping it once more would crash.
         alive = _profiling()
         if alive:
-            began = time.thread_time()
             with _quiet():
                 profiler.stop()
-            stopping_s = time.thread_time() - began
             timeline._unread = lambda: _filling(_events(profiler), names, label, clock)
         if failed is not None:
             with suppress(AttributeError, TypeError):
@@ -952,18 +944,14 @@ def _profile_alone(fn: Callable[[], Any]) -> tuple[Timeline, bool]:
             "the function that record ran used a profiler itself, and torch can only have one. "
             "Take it out of the function."
         )
-    return timeline, _surely_saw_something(profiler, stopping_s)
+    return timeline, profiler
 
 
-def _surely_saw_something(profiler: Any, stopping_s: float) -> bool:
+def _surely_saw_something(profiler: Any) -> bool:
     """Whether there are spans for certain: known long before they are read.
 
-    Stopping the profiler takes the processor about 2 µs for each event, and next to nothing for
-    none (unless it has to deal with a device, too). The other sign costs more, the more there is
-    to see: the profiler numbers what a thread does in turn, our two marks too.
+    The profiler numbers what a thread does in turn, our two marks too.
     """
-    if stopping_s > _STOPS_AT_ONCE_S and num_gpus() == 0:
-        return True
     try:
         roots = profiler.profiler.kineto_results.experimental_event_tree()
         number = {root.name: root.correlation_id for root in roots}
@@ -990,17 +978,11 @@ def _activities() -> list[Any]:
 
 
 def _all_threads() -> Any:
-    """The setting by which the profiler sees threads that it was not started in, or None.
-
-    Without an accelerator there are no kernels to be assigned to the operations that ordered
-    them: the profiler need not keep books for that.
-    """
+    """The setting by which the profiler sees threads that it was not started in, or None."""
     from torch._C._profiler import _ExperimentalConfig
 
     try:
-        return _ExperimentalConfig(
-            profile_all_threads=True, disable_external_correlation=num_gpus() == 0
-        )
+        return _ExperimentalConfig(profile_all_threads=True)
     except TypeError:  # torch 2.6
         return None
 

@@ -1,7 +1,6 @@
 """The logic of measuring, on a clock that the tests move by hand."""
 
 import gc
-import io
 import math
 import random
 import sys
@@ -9,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+import streams
 import torch
 from clocks import FakeClock
 
@@ -124,16 +124,9 @@ def test_benchmark_raises_when_only_the_device_fails(clock):
         pass
 
 
-@pytest.mark.parametrize("how", ["closed", "none", "broken"])
+@pytest.mark.parametrize("how", streams.KINDS)
 def test_benchmark_outlives_a_closed_stdout(monkeypatch, clock, how):
-    class Broken(io.StringIO):
-        def write(self, text):
-            raise BrokenPipeError(32, "Broken pipe")
-
-    stream = {"closed": io.StringIO(), "none": None, "broken": Broken()}[how]
-    if how == "closed":
-        stream.close()
-    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stdout", streams.unwritable(how))
     with Benchmark("quiet", clock=clock) as bench:
         clock.now += 3
     assert bench.elapsed_s == 3

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+import streams
 import torch
 
 import d2lperf as d2l
@@ -258,16 +259,9 @@ def test_a_read_only_folder(web, tmp_path, monkeypatch):
         d2l.load_data_fashion_mnist(4, root=tmp_path / "locked")
 
 
-@pytest.mark.parametrize("how", ["closed", "none", "broken"])
+@pytest.mark.parametrize("how", streams.KINDS)
 def test_a_closed_stdout_costs_no_download(web, monkeypatch, how):
-    class Broken(io.StringIO):
-        def write(self, text):
-            raise BrokenPipeError(32, "Broken pipe")
-
-    stream = {"closed": io.StringIO(), "none": None, "broken": Broken()}[how]
-    if how == "closed":
-        stream.close()
-    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stdout", streams.unwritable(how))
     train, _ = d2l.load_data_fashion_mnist(4)
     assert len(train) == 3 and len(web.asked) == 4  # from the first mirror, each once
 

@@ -436,35 +436,9 @@ def test_threads_may_ask_a_recording_at_the_same_time():
 
 
 def test_what_cannot_be_known_quickly_is_read(monkeypatch):
-    monkeypatch.setattr(timeline, "_surely_saw_something", lambda profiler, stopping_s: False)
+    monkeypatch.setattr(timeline, "_surely_saw_something", lambda profiler: False)
     assert record(lambda: torch.ones(3)).lanes == ["main thread"]
-
-
-@pytest.mark.parametrize("gpus", [0, 1])
-def test_a_long_stop_tells_of_events_where_no_device_can_be_its_cause(monkeypatch, gpus):
-    unknown = types.SimpleNamespace()
-    monkeypatch.setattr(timeline, "num_gpus", lambda: gpus)
-    assert timeline._surely_saw_something(unknown, stopping_s=1.0) is (gpus == 0)
-    assert not timeline._surely_saw_something(unknown, stopping_s=0.0001)
-
-
-def test_many_operations_are_seen_without_counting_them(monkeypatch):
-    asked = []
-    seen = timeline._surely_saw_something
-
-    def spy(profiler, stopping_s):
-        asked.append((stopping_s, seen(types.SimpleNamespace(), stopping_s)))
-        return asked[-1][1]
-
-    monkeypatch.setattr(timeline, "num_gpus", lambda: 0)
-    monkeypatch.setattr(timeline, "_surely_saw_something", spy)
-    x = torch.ones(3)
-    t = record(lambda: [x + x for _ in range(10_000)], warmup=0)
-    with pytest.raises(EmptyTimeline):
-        record(lambda: sum(range(100_000)), warmup=0)
-    (many_s, many), (none_s, none) = asked
-    assert many and not none, asked
-    assert len(t) == 10_000 and many_s > 3 * none_s
+    assert not timeline._surely_saw_something(types.SimpleNamespace())
 
 
 def test_nothing_is_seen_also_where_the_profiler_is_new():
@@ -480,18 +454,6 @@ except d2lperf.timeline.EmptyTimeline:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120
     )
     assert run.stdout == "empty\n", run.stdout + run.stderr
-
-
-@pytest.mark.parametrize("gpus", [0, 1])
-def test_operations_are_linked_to_kernels_where_there_can_be_some(monkeypatch, gpus):
-    from torch._C import _profiler
-
-    monkeypatch.setattr(timeline, "num_gpus", lambda: gpus)
-    monkeypatch.setattr(_profiler, "_ExperimentalConfig", lambda **settings: settings)
-    assert timeline._all_threads() == {
-        "profile_all_threads": True,
-        "disable_external_correlation": gpus == 0,
-    }
 
 
 def test_spans_may_be_added_to_a_recording():
