@@ -1,0 +1,1 @@
+"""How code is timed and judged."""
