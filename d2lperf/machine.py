@@ -1,0 +1,224 @@
+"""The machine's card: processor, cores, memory, accelerators, threads and versions."""
+
+from __future__ import annotations
+
+import html
+import os
+import platform
+import re
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from d2lperf._version import __version__
+from d2lperf.device import accelerator_type, in_use, num_gpus
+
+__all__ = ["Machine", "container_limits", "describe_machine", "machine_card", "usable_cores"]
+
+CGROUP = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The machine on which numbers were measured; holds no host name, user or path.
+
+    Attributes:
+        processor: name as its maker writes it.
+        architecture: such as x86_64 or arm64.
+        system: operating system, such as Linux.
+        cores_usable: cores that this process may use (affinity and container limits).
+        cores_logical: cores that the operating system shows.
+        memory_bytes: memory that this process may use, in bytes.
+        accelerators: one line for each.
+        torch_threads: threads inside one operation (intra-op).
+        torch_interop_threads: threads between operations (inter-op).
+        versions: versions of Python, torch, numpy and d2lperf by name.
+    """
+
+    processor: str = "unknown processor"
+    architecture: str = ""
+    system: str = ""
+    cores_usable: int = 0
+    cores_logical: int = 0
+    memory_bytes: int = 0
+    accelerators: tuple[str, ...] = ()
+    torch_threads: int = 0
+    torch_interop_threads: int = 0
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def rung(self) -> str:
+        """The step of the ladder: 'several GPUs', 'one GPU' or 'CPU'."""
+        return {0: "CPU", 1: "one GPU"}.get(len(self.accelerators), "several GPUs")
+
+    @property
+    def rung_sentence(self) -> str:
+        """One sentence that says on which step of the ladder this machine stands."""
+        return {
+            "CPU": "This machine is on the CPU rung: it has no GPU. Where a lesson needs one, "
+            "threads or processes take its place.",
+            "one GPU": "This machine is on the one-GPU rung. Where a lesson needs several, CPU "
+            "processes take their place.",
+            "several GPUs": "This machine is on the top rung: it has several GPUs.",
+        }[self.rung]
+
+    def to_dict(self) -> dict:
+        """Return the card as plain values that JSON can hold."""
+        return {**asdict(self), "accelerators": list(self.accelerators)}
+
+    @classmethod
+    def from_dict(cls, values: dict) -> Machine:
+        """Return the card that `to_dict` wrote.
+
+        Args:
+            values: fields by name. Unknown ones are ignored and missing ones get a default, so
+                that files of older and newer versions can be read.
+        """
+        known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
+        return cls(**{**known, "accelerators": tuple(known.get("accelerators", ()))})
+
+    def _rows(self) -> list[tuple[str, str]]:
+        cores = f"{self.cores_usable} usable"
+        if self.cores_logical != self.cores_usable:
+            cores += f" of {self.cores_logical}"
+        inside, between = self.torch_threads, self.torch_interop_threads
+        return [
+            ("processor", f"{self.processor} ({self.architecture})"),
+            ("cores", cores),
+            ("memory", f"{self.memory_bytes / 2**30:.1f} GiB"),
+            ("accelerators", "; ".join(self.accelerators) or "none"),
+            ("threads", f"{inside} in an operation, {between} between operations"),
+            ("system", self.system),
+            ("versions", ", ".join(f"{name} {v}" for name, v in self.versions.items())),
+            ("rung", self.rung),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<13} {value}" for name, value in self._rows())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{name}</th>"
+            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
+            for name, value in self._rows()
+        )
+        return f"<table>{rows}</table>"
+
+
+def describe_machine() -> Machine:
+    """Return the card of this machine: processor, cores, memory, accelerators, versions, threads.
+
+    Returns:
+        A `Machine`, which shows as text and as an HTML table. Every saved result contains it.
+
+    >>> describe_machine().cores_usable >= 1
+    True
+    """
+    return machine_card(touch=True)
+
+
+def machine_card(*, touch: bool) -> Machine:
+    """Return the card of this machine.
+
+    Args:
+        touch: ask an accelerator for its name even if that sets it up. A process that has set up
+            CUDA cannot be forked.
+    """
+    import numpy
+    import psutil
+
+    memory = psutil.virtual_memory().total
+    return Machine(
+        processor=_processor_name(),
+        architecture=platform.machine(),
+        system=platform.system(),
+        cores_usable=usable_cores(),
+        cores_logical=os.cpu_count() or 1,
+        memory_bytes=min(memory, container_limits()[1] or memory),
+        accelerators=tuple(_accelerator_names(touch)),
+        torch_threads=torch.get_num_threads(),
+        torch_interop_threads=torch.get_num_interop_threads(),
+        versions={
+            "Python": platform.python_version(),
+            "torch": torch.__version__,
+            "numpy": numpy.__version__,
+            "d2lperf": __version__,
+        },
+    )
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use.
+
+    This is the smallest of the machine's logical cores, the process's affinity mask and the
+    container's quota (rounded down, at least 1). `os.cpu_count()` knows only the first.
+    """
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS and Windows
+        cores = os.cpu_count() or 1
+    limit, _ = container_limits()
+    return max(1, min(cores, int(limit or cores)))
+
+
+def container_limits() -> tuple[float | None, int | None]:
+    """Return what the container allows: cores' worth of time and bytes; None means no limit.
+
+    Reads cgroup version 2, then version 1.
+    """
+
+    def numbers(name: str) -> list[int]:
+        with suppress(OSError, ValueError):  # also where a limit is the word "max"
+            return [int(word) for word in (CGROUP / name).read_text().split()]
+        return []
+
+    quota = numbers("cpu.max")
+    quota = quota or numbers("cpu/cpu.cfs_quota_us") + numbers("cpu/cpu.cfs_period_us")
+    cores = quota[0] / quota[1] if len(quota) == 2 and min(quota) > 0 else None
+    memory = numbers("memory.max") or numbers("memory/memory.limit_in_bytes")
+    # Version 1 writes a number near 2 ** 63 for "no limit".
+    return cores, memory[0] if memory and 0 < memory[0] < 2**60 else None
+
+
+@lru_cache(maxsize=1)
+def _processor_name() -> str:
+    name = ""
+    if sys.platform.startswith("linux"):
+        with suppress(OSError):
+            text = Path("/proc/cpuinfo").read_text(errors="replace")
+            match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+            name = match.group(1) if match else ""
+    elif sys.platform == "darwin":
+        import subprocess
+
+        ask = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        with suppress(OSError, subprocess.SubprocessError):
+            name = subprocess.run(ask, capture_output=True, text=True, timeout=5).stdout
+    elif sys.platform == "win32":
+        import winreg
+
+        key = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
+        with suppress(OSError), winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as handle:
+            name = winreg.QueryValueEx(handle, "ProcessorNameString")[0]
+    return " ".join(name.split()) or platform.machine() or "unknown processor"
+
+
+def _accelerator_names(touch: bool) -> list[str]:
+    """One line for each accelerator: name and memory where the backend tells them."""
+    kind = accelerator_type()
+    names = [f"{kind} device {number}" for number in range(num_gpus())]
+    if not names or not (touch or in_use()):
+        return names
+    module = torch.get_device_module(kind)
+    for number in range(len(names)):
+        with suppress(AttributeError, RuntimeError, AssertionError):
+            properties = module.get_device_properties(number)
+            memory = getattr(properties, "total_memory", 0)
+            names[number] = properties.name + (f", {memory / 2**30:.0f} GiB" if memory else "")
+    return names
