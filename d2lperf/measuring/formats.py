@@ -1,0 +1,188 @@
+"""How numbers are written: one definition each for times, ratios, bytes, and for tables of them."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from numbers import Integral
+
+__all__ = [
+    "Shown",
+    "Table",
+    "format_bytes",
+    "format_number",
+    "format_ratio",
+    "format_seconds",
+    "format_value",
+    "print_line",
+]
+
+
+def format_seconds(seconds: float) -> str:
+    """Return a time with three significant digits and the unit that suits it.
+
+    Args:
+        seconds: a time in seconds.
+
+    >>> format_seconds(0.0000371), format_seconds(1.5), format_seconds(0)
+    ('37.1 µs', '1.50 s', '0 s')
+    """
+    return _scaled(seconds, ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")))
+
+
+def format_bytes(count: float) -> str:
+    """Return an amount of memory in binary units: exact below 1 KiB, then three digits.
+
+    Args:
+        count: bytes.
+
+    >>> format_bytes(512), format_bytes(12.5 * 2**20)
+    ('512 B', '12.5 MiB')
+    """
+    if abs(count) < 1024 and count == int(count):
+        return f"{count:.0f} B"
+    units = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+    return _scaled(count, units)
+
+
+def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
+    """Three significant digits in the first unit that is not larger than the value."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g} {units[0][1]}"
+    for factor, unit in units:
+        # 0.9995 rounds to 1.00: without the slack it would be shown as 1000 of the next unit.
+        if abs(value) >= factor * 0.9995:
+            break
+    scaled = value / factor
+    digits = 2 - math.floor(math.log10(abs(scaled) * 1.0005)) if scaled else 0
+    return f"{scaled:.{min(max(0, digits), 2)}f} {unit}"
+
+
+def format_number(value: float) -> str:
+    """Return a count as it is and any other number with three significant digits.
+
+    >>> format_number(3251), format_number(1.0), format_number(0.0123), format_number(2.5e9)
+    ('3,251', '1.00', '0.0123', '2.50e+09')
+    """
+    if isinstance(value, Integral):
+        return f"{int(value):,}"
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    exponent = math.floor(math.log10(abs(value) * 1.0005))
+    if not -5 <= exponent < 6:
+        return f"{value:.2e}"
+    return f"{value:,.{max(0, 2 - exponent)}f}"
+
+
+def format_ratio(ratio: float, low: float, high: float) -> str:
+    """Return a time ratio with its interval; three digits after the point, more if they are zeros.
+
+    Args:
+        ratio: a time divided by another, nan where unknown.
+        low: lower end of the interval.
+        high: upper end, inf where it has none.
+
+    >>> format_ratio(0.76, 0.752, 0.768)
+    '0.760 [0.752, 0.768]'
+    """
+
+    def show(x: float) -> str:
+        if math.isinf(x) or math.isnan(x):
+            return "inf" if x > 0 else "nan"
+        if x >= 10:
+            return f"{x:.1f}"
+        digits = 2 - math.floor(math.log10(x)) if 0 < x < 0.1 else 3
+        return f"{x:.{digits}f}"
+
+    return f"{show(ratio)} [{show(low)}, {show(high)}]"
+
+
+def format_value(value: float, unit: str = "") -> str:
+    """Return a number in its unit.
+
+    Args:
+        value: the number.
+        unit: "" for a ratio or a count, "s" for seconds, "B" for bytes; any other text follows
+            the number.
+
+    >>> format_value(0.02, "s"), format_value(2**31, "B"), format_value(13.2, "GB/s")
+    ('20.0 ms', '2.00 GiB', '13.2 GB/s')
+    """
+    if unit == "s":
+        return format_seconds(value)
+    if unit == "B":
+        return format_bytes(value)
+    return f"{format_number(value)} {unit}".rstrip()
+
+
+def print_line(line: str) -> None:
+    """Print a line; a closed standard output, or one that lacks a letter, costs no result."""
+    try:
+        print(line)
+    except UnicodeEncodeError:
+        print(line.encode("ascii", "backslashreplace").decode())
+    except (OSError, ValueError):  # the pipe or the stream is closed
+        pass
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells as text, shown as aligned columns or as HTML.
+
+    Attributes:
+        header: one cell for each column.
+        rows: lists of cells.
+        footer: lines below the table.
+        right: numbers of the columns that are aligned on the right.
+    """
+
+    header: list[str]
+    rows: list[list[str]]
+    footer: list[str] = field(default_factory=list)
+    right: tuple[int, ...] = ()
+
+    def text(self) -> str:
+        """Return aligned columns and the footer as plain text."""
+        table = [self.header, *self.rows]
+        widths = [max(map(len, column)) for column in zip(*table)]
+        lines = [
+            "   ".join(
+                cell.rjust(width) if i in self.right else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(row, widths))
+            ).rstrip()
+            for row in table
+        ]
+        return "\n".join(lines + self.footer)
+
+    def html(self) -> str:
+        """Return an HTML table, the footer's lines below it."""
+
+        def line(cells: list[str], tag: str) -> str:
+            shown = (
+                f"<{tag} style='text-align:{'right' if i in self.right else 'left'}'>"
+                f"{html.escape(cell)}</{tag}>"
+                for i, cell in enumerate(cells)
+            )
+            return f"<tr>{''.join(shown)}</tr>"
+
+        body = "".join(line(row, "td") for row in self.rows)
+        foot = "".join(f"<div>{html.escape(text)}</div>" for text in self.footer)
+        return f"<table><thead>{line(self.header, 'th')}</thead><tbody>{body}</tbody></table>{foot}"
+
+
+class Shown:
+    """A result that shows itself as the table that its method `table` returns."""
+
+    def table(self) -> Table:
+        """Return what is shown."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return self.table().text()
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
