@@ -1,108 +1,84 @@
-"""Where does the time go? Measuring deep learning on the machine at hand.
+"""Where does the time go? Measure deep learning on your machine.
 
-``Benchmark``, ``measure`` and ``compare`` time code; ``describe_machine`` says on what;
-``record`` shows what ran when, as a ``Timeline``; ``plot`` draws; ``%load_ext d2lperf`` brings
-``%%benchmark`` and ``%compare`` to Jupyter.
+Time code
+    Benchmark                 a with-block that prints how long it took, like the book's
+    Timer                     a stopwatch with average and sum, like the book's
+    measure                   times one function -> Measurement
+    compare                   times several functions in turns -> Comparison
+    sweep                     compares them for each of several sizes -> Sweep
+    Measurement               median, quartiles, first call of one function
+    Comparison                a Ratio for each function: result["name"], .expect(), .plot()
+    Ratio                     a ratio of times with its interval and a verdict
+    Sweep                     one Comparison for each size, as one table and one figure
+    predict                   states a number before it is measured; .score() compares
+    predictions               the table of all predictions so far
+    ResultsDiffer             error of compare: the functions give different results
+    ClaimContradicted         error of .expect() in strict runs: the claim is wrong here
 
-``import d2lperf as d2l`` also stands in for the library of the book *Dive into Deep
-Learning* in its chapter on computational performance: names that are not ours are taken
-from the book's library, which is imported when the first of them is used.
+See what ran when
+    record                    runs a function and records it -> Timeline
+    Timeline                  spans on lanes: busy time, overlap, .plot(), .save()
+    Span                      one piece of work: name, start, end, lane, device
+    TimelineError             error of a timeline: a lane, a span or a file is not as needed
+
+Run on several processes
+    launch                    runs a function on several workers -> results by rank
+    report                    sends a value from a worker to the caller while it runs
+    WorkerError               error of launch: a worker failed; .rank says which
+    LaunchTimeout             error of launch: a worker did not finish in time
+
+Devices
+    try_gpu, try_all_gpus     the accelerators that are there, or the CPU
+    gpu, cpu                  a device by name, whether or not it is there
+    num_gpus                  how many accelerators there are
+    synchronize               waits until all accelerators in use are idle
+    describe_machine          the card of this machine -> Machine
+    Machine                   processor, cores, memory, accelerators, versions
+
+Draw, and load data
+    plot, set_figsize         the book's helpers for figures
+    plotting                  figures of this package: lines, bars, distributions, gantt, ...
+    split_batch               cuts a batch into one piece for each device
+    load_data_fashion_mnist   the book's data set; d2lperf.data also has digits, without a network
+
+`%load_ext d2lperf` adds `%%benchmark` and `%compare` to Jupyter. `import d2lperf as d2l` also takes
+the place of the book's own library in its chapter on computational performance.
 """
 
 from importlib import import_module as _import_module
 
-from d2lperf._version import __version__
-from d2lperf.benchmark import Benchmark, ClockTooCoarse, ResultsDiffer, Timer, compare, measure
-from d2lperf.device import (
-    Machine,
-    cpu,
-    describe_machine,
-    gpu,
-    num_gpus,
-    synchronize,
-    try_all_gpus,
-    try_gpu,
-    usable_cores,
-)
-from d2lperf.results import Claim, ClaimContradicted, Comparison, Entry, Measurement, Ratio
+from d2lperf._version import __version__ as __version__
 
-__all__ = [
-    "Benchmark",
-    "BookImportError",
-    "BookNotInstalled",
-    "Claim",
-    "ClaimContradicted",
-    "ClockTooCoarse",
-    "Comparison",
-    "DatasetNotAvailable",
-    "EmptyTimeline",
-    "Entry",
-    "InvalidSpan",
-    "LaunchTimeout",
-    "Machine",
-    "Measurement",
-    "OverlappingSpans",
-    "ProfilerBusy",
-    "Ratio",
-    "ResultsDiffer",
-    "Span",
-    "Timeline",
-    "Timer",
-    "UnknownLane",
-    "WorkerError",
-    "__version__",
-    "compare",
-    "cpu",
-    "describe_machine",
-    "digits",
-    "gpu",
-    "launch",
-    "load_data_digits",
-    "load_data_fashion_mnist",
-    "measure",
-    "num_gpus",
-    "plot",
-    "record",
-    "set_figsize",
-    "split_batch",
-    "synchronize",
-    "try_all_gpus",
-    "try_gpu",
-    "usable_cores",
-]
-
-# Our own names that are imported when they are first used.
-_LAZY = {
-    "BookImportError": "book",
-    "BookNotInstalled": "book",
-    "DatasetNotAvailable": "data",
-    "EmptyTimeline": "timeline",
-    "InvalidSpan": "timeline",
-    "LaunchTimeout": "launch",
-    "OverlappingSpans": "timeline",
-    "ProfilerBusy": "timeline",
-    "Span": "timeline",
-    "Timeline": "timeline",
-    "UnknownLane": "timeline",
-    "WorkerError": "launch",
-    "digits": "data",
-    "load_data_digits": "data",
-    "load_data_fashion_mnist": "data",
-    "record": "timeline",
-    "set_figsize": "plot",
-    "split_batch": "data",
+# Where each name is defined. Imported at first use, so that `import d2lperf` costs nothing.
+_HOMES = {
+    "stopwatch": ("Benchmark", "Timer"),
+    "measuring": (
+        *("measure", "compare", "sweep", "Measurement", "Comparison", "Ratio", "Sweep"),
+        *("predict", "predictions", "ResultsDiffer", "ClaimContradicted"),
+    ),
+    "timeline": ("record", "Timeline", "Span", "TimelineError"),
+    "processes": ("launch", "report", "WorkerError", "LaunchTimeout"),
+    "device": ("try_gpu", "try_all_gpus", "num_gpus", "gpu", "cpu", "synchronize"),
+    "machine": ("describe_machine", "Machine"),
+    "plotting": ("plot", "set_figsize"),
+    "data": ("split_batch", "load_data_fashion_mnist"),
 }
+_FOLDERS = ("plotting", "measuring", "timeline", "processes", "exercises")
+_MODULES = {*_FOLDERS, "book", "data", "device", "machine", "magics", "stopwatch"}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+__all__ = sorted({*_HOME, "plotting"})
 
-_MODULES = frozenset(
-    {"book", "data", "exercises", "isolate", "launch", "magics", "plot", "stats", "timeline"}
-)
+# Names that earlier versions had here.
+_HOME |= dict.fromkeys(("digits", "load_data_digits", "DatasetNotAvailable"), "data")
+_HOME |= dict.fromkeys(("BookNotInstalled", "BookImportError"), "book")
+_HOME |= {"usable_cores": "machine"}
 
 
 def __getattr__(name: str):
     if name in _MODULES:
         return _import_module(f"d2lperf.{name}")
-    if name in _LAZY:
-        value = getattr(_import_module(f"d2lperf.{_LAZY[name]}"), name)
+    if name in _HOME:
+        value = _rebuilding(name)
     elif not name.startswith("_") and name in _import_module("d2lperf.book").NAMES:
         value = getattr(_import_module("d2lperf.book").load(), name)
     else:
@@ -111,33 +87,43 @@ def __getattr__(name: str):
     return value
 
 
+def _rebuilding(name):  # until all rooms are there
+    old = {
+        **dict.fromkeys(("Benchmark", "Timer", "measure", "compare", "ResultsDiffer"), "benchmark"),
+        **dict.fromkeys(("Measurement", "Comparison", "Ratio", "ClaimContradicted"), "results"),
+        **dict.fromkeys(("launch", "report", "WorkerError", "LaunchTimeout"), "launch"),
+        **dict.fromkeys(("plot", "set_figsize"), "plot"),
+        **dict.fromkeys(("record", "Timeline", "Span"), "timeline"),
+    }
+    try:
+        return getattr(_import_module(f"d2lperf.{_HOME[name]}"), name)
+    except (ImportError, AttributeError):
+        return getattr(_import_module(f"d2lperf.{old[name]}"), name)
+
+
 def __dir__():
-    book = _import_module("d2lperf.book")
-    own = {name for name in globals() if not name.startswith("_") or name.endswith("__")}
-    return sorted(own | {*__all__, *_LAZY, *_MODULES, *(book.NAMES if book.installed() else ())})
+    return sorted({*__all__, *_MODULES, "__all__", "__doc__", "__version__"})
 
 
 def _advice(name: str) -> str:
-    """What a wrong name was probably meant to be."""
+    """The name that was probably meant."""
     if name.startswith("_"):
         return ""
     from difflib import get_close_matches
 
-    known = {*__all__, *_LAZY, *_MODULES, *_import_module("d2lperf.book").NAMES}
+    known = {*_HOME, *_MODULES, *_import_module("d2lperf.book").NAMES}
     lower = {other.lower(): other for other in known}
     close = get_close_matches(name.lower(), lower, n=1, cutoff=0.7)
     if close:
         return f". Did you mean {lower[close[0]]!r}?"
-    return (
-        f". The rest of the book's library is at d2lperf.book.load(), such as .{name} if it has it."
-    )
+    return f". The rest of the book's library is at d2lperf.book.load(), perhaps with .{name}."
 
 
 def load_ipython_extension(ipython) -> None:
-    """Called by ``%load_ext d2lperf``: adds ``%%benchmark``, ``%compare`` and ``%%compare``."""
+    """Add `%%benchmark`, `%compare` and `%%compare`; called by `%load_ext d2lperf`."""
     _import_module("d2lperf.magics").load_ipython_extension(ipython)
 
 
 def unload_ipython_extension(ipython) -> None:
-    """Called by ``%unload_ext d2lperf``: takes the magics away again."""
+    """Remove the magics; called by `%unload_ext d2lperf`."""
     _import_module("d2lperf.magics").unload_ipython_extension(ipython)
