@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from numbers import Integral
 
 __all__ = [
     "Shown",
     "Table",
-    "format_bytes",
     "format_number",
     "format_ratio",
     "format_seconds",
     "format_value",
     "print_line",
 ]
+
+
+# What takes a prefix: the unit -> the prefixes that it has, largest first.
+_PREFIXES = {"s": ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))} | dict.fromkeys(
+    ("B", "B/s", "FLOP", "FLOP/s"), ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+)
 
 
 def format_seconds(seconds: float) -> str:
@@ -29,35 +33,7 @@ def format_seconds(seconds: float) -> str:
     >>> format_seconds(0.0000371), format_seconds(1.5), format_seconds(0)
     ('37.1 µs', '1.50 s', '0 s')
     """
-    return _scaled(seconds, ((1, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")))
-
-
-def format_bytes(count: float) -> str:
-    """Return an amount of memory in binary units: exact below 1 KiB, then three digits.
-
-    Args:
-        count: bytes.
-
-    >>> format_bytes(512), format_bytes(12.5 * 2**20)
-    ('512 B', '12.5 MiB')
-    """
-    if abs(count) < 1024 and count == int(count):
-        return f"{count:.0f} B"
-    units = ((2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
-    return _scaled(count, units)
-
-
-def _scaled(value: float, units: Sequence[tuple[float, str]]) -> str:
-    """Three significant digits in the first unit that is not larger than the value."""
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g} {units[0][1]}"
-    for factor, unit in units:
-        # 0.9995 rounds to 1.00: without the slack it would be shown as 1000 of the next unit.
-        if abs(value) >= factor * 0.9995:
-            break
-    scaled = value / factor
-    digits = 2 - math.floor(math.log10(abs(scaled) * 1.0005)) if scaled else 0
-    return f"{scaled:.{min(max(0, digits), 2)}f} {unit}"
+    return format_value(seconds, "s")
 
 
 def format_number(value: float) -> str:
@@ -70,10 +46,29 @@ def format_number(value: float) -> str:
         return f"{int(value):,}"
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    exponent = math.floor(math.log10(abs(value) * 1.0005))
-    if not -5 <= exponent < 6:
-        return f"{value:.2e}"
-    return f"{value:,.{max(0, 2 - exponent)}f}"
+    exponent = math.floor(math.log10(abs(value) * 1.0005))  # of the rounded number
+    return f"{value:,.{max(0, 2 - exponent)}f}" if -5 <= exponent < 7 else f"{value:.2e}"
+
+
+def format_value(value: float, unit: str = "") -> str:
+    """Return a number in its unit.
+
+    Args:
+        value: the number.
+        unit: "" for a ratio or a count; "s", "B", "B/s", "FLOP" or "FLOP/s" get a prefix (of
+            powers of 1000: kB, MB, GB); any other text follows the number.
+
+    >>> format_value(0.02, "s"), format_value(2e9, "B/s"), format_value(512, "B")
+    ('20.0 ms', '2.00 GB/s', '512 B')
+    >>> format_value(13.2, "GiB"), format_value(3, "kernels"), format_value(1.0)
+    ('13.2 GiB', '3 kernels', '1.00')
+    """
+    prefixes = _PREFIXES.get(unit, ())
+    if value == 0 or not math.isfinite(value) or not prefixes:
+        return f"{format_number(value)} {unit}".rstrip()
+    # 0.9995 rounds to 1.00: without the slack it would be shown as 1000 of the next unit.
+    size, prefix = next((p for p in prefixes if abs(value) >= 0.9995 * p[0]), prefixes[-1])
+    return f"{format_number(value if size == 1 else value / size)} {prefix}{unit}"
 
 
 def format_ratio(ratio: float, low: float, high: float) -> str:
@@ -97,24 +92,6 @@ def format_ratio(ratio: float, low: float, high: float) -> str:
         return f"{x:.{digits}f}"
 
     return f"{show(ratio)} [{show(low)}, {show(high)}]"
-
-
-def format_value(value: float, unit: str = "") -> str:
-    """Return a number in its unit.
-
-    Args:
-        value: the number.
-        unit: "" for a ratio or a count, "s" for seconds, "B" for bytes; any other text follows
-            the number.
-
-    >>> format_value(0.02, "s"), format_value(2**31, "B"), format_value(13.2, "GB/s")
-    ('20.0 ms', '2.00 GiB', '13.2 GB/s')
-    """
-    if unit == "s":
-        return format_seconds(value)
-    if unit == "B":
-        return format_bytes(value)
-    return f"{format_number(value)} {unit}".rstrip()
 
 
 def print_line(line: str) -> None:
