@@ -1,0 +1,126 @@
+"""The book's `Timer` and `Benchmark`, on a clock that never steps back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import accumulate
+
+from d2lperf.device import synchronize
+from d2lperf.measuring.formats import print_line
+
+__all__ = ["Benchmark", "Timer"]
+
+
+class Timer:
+    """A stopwatch that keeps its laps, like the book's.
+
+    It waits for every accelerator the process has used before it starts and before it stops, so
+    that a lap holds the work and not only its launch.
+
+    Attributes:
+        times: the laps so far, in seconds.
+
+    >>> timer = Timer()
+    >>> lap = timer.stop()
+    >>> lap == timer.times[0] == timer.sum()
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        synchronize: Callable[[], None] = synchronize,
+    ):
+        """Start the first lap.
+
+        Args:
+            clock: returns seconds.
+            synchronize: waits for the devices in use.
+        """
+        self._clock = clock
+        self._synchronize = synchronize
+        self.times: list[float] = []
+        self.start()
+
+    def start(self) -> None:
+        """Start a lap."""
+        self._synchronize()
+        self._start = self._clock()
+
+    def stop(self) -> float:
+        """End the lap, keep it and return its seconds."""
+        self._synchronize()
+        self.times.append(self._clock() - self._start)
+        return self.times[-1]
+
+    def avg(self) -> float:
+        """Return the mean lap in seconds.
+
+        Raises:
+            ValueError: no lap has ended yet.
+        """
+        if not self.times:
+            raise ValueError("this Timer has no lap yet: call stop() before avg().")
+        return self.sum() / len(self.times)
+
+    def sum(self) -> float:
+        """Return the sum of the laps in seconds, 0 without any."""
+        return sum(self.times)
+
+    def cumsum(self) -> list[float]:
+        """Return the running sums of the laps in seconds."""
+        return list(accumulate(self.times))
+
+
+class Benchmark:
+    """Time a block and print it: `with Benchmark("eager"): ...` prints `eager: 0.1234 sec`.
+
+    A drop-in for the book's class. It waits for every accelerator the process has used before it
+    starts and before it stops. When the block raises, the time is printed and the error goes on.
+    One such time says little about which of two snippets is faster: use `compare` for that.
+
+    Attributes:
+        description: what is printed before the time.
+        elapsed_s: seconds the block took, None until it has ended.
+
+    >>> with Benchmark("nothing") as bench:  # doctest: +ELLIPSIS
+    ...     pass
+    nothing: 0.0... sec
+    """
+
+    def __init__(
+        self,
+        description: str = "Done",
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        synchronize: Callable[[], None] = synchronize,
+    ):
+        """Set up the benchmark.
+
+        Args:
+            description: printed before the time.
+            clock: returns seconds.
+            synchronize: waits for the devices in use.
+        """
+        self.description = description
+        self.elapsed_s: float | None = None
+        self._clock = clock
+        self._synchronize = synchronize
+
+    def __enter__(self) -> Benchmark:
+        self._synchronize()
+        self._start = self._clock()
+        return self
+
+    def __exit__(self, kind, error, traceback) -> None:
+        try:
+            self._synchronize()
+        except Exception:
+            # A device that failed inside the block fails here again: show the block's own error.
+            if error is None:
+                raise
+        finally:
+            self.elapsed_s = self._clock() - self._start
+            print_line(f"{self.description}: {self.elapsed_s:.4f} sec")
