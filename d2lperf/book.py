@@ -1,9 +1,9 @@
 """The book's own library, ``d2l``, on any build of torch.
 
-*Dive into Deep Learning* ships the code of its chapters as the package ``d2l``
-(version 1.0.3 is the last one). Its requirements are pinned to releases of 2023,
-so it is installed without them, and it imports torchvision, which fails beside a
-build of torch that it was not compiled for. `load` copes with both.
+*Dive into Deep Learning* ships the code of its chapters as the package `d2l` (version 1.0.3 is the
+last one). Its requirements are pinned to releases of 2023, so it is installed without them. It
+imports torchvision, which fails beside a build of torch that it was not compiled for; `load` works
+around this.
 
 >>> "Animator" in NAMES and "Timer" not in NAMES
 True
@@ -23,8 +23,7 @@ from typing import Any
 __all__ = ["NAMES", "BookImportError", "BookNotInstalled", "installed", "load"]
 
 INSTALL = "pip install --no-deps d2l==1.0.3"
-"""The command that installs the book's library. Without ``--no-deps`` pip would
-insist on the library's pins, which have no wheels for today's Python."""
+"""The command that installs the book's library. Its pins have no wheels for today's Python."""
 
 NAMES: tuple[str, ...] = (
     "Accumulator",
@@ -47,8 +46,8 @@ NAMES: tuple[str, ...] = (
     "train_ch6",
     "use_svg_display",
 )
-"""Names of the book's library that ``d2lperf`` hands on: those that chapter 13 uses
-and d2lperf has no version of its own for, and those that stand beside them in the book."""
+"""Names of the book's library that `d2lperf` passes on: those that chapter 13 uses and that d2lperf
+does not define itself, and related ones."""
 
 # What d2l/torch.py imports at its top, and how pip calls it.
 _REQUIREMENTS = {
@@ -63,9 +62,8 @@ _REQUIREMENTS = {
     "torchvision": "torchvision",
 }
 
-# torchvision's Python code attaches fake (shape-only) kernels to these operators when it
-# is imported. They are declared in its compiled part, which loads only beside the very
-# build of torch it was made for.
+# torchvision's Python code registers shape-only kernels for these operators, which its compiled
+# part declares. That part loads only beside the build of torch it was made for.
 _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -86,24 +84,22 @@ class BookImportError(ImportError):
 
 
 def load() -> ModuleType:
-    """Import the book's library and return it: the module ``d2l.torch``.
+    """Import the book's library and return it: the module `d2l.torch`.
 
-    A torchvision that works is used as it is. Beside a CPU build of torch the registry's
-    torchvision does not import ("operator torchvision::nms does not exist"): then, and only
-    then, the schemas it misses are declared through ``torch.library`` and the import is tried
-    again. Everything that torchvision does in Python works afterwards; its compiled operators
-    (such as ``torchvision.ops.nms``) still say that they are missing.
+    A torchvision that can be imported is used as it is. If it fails with "operator
+    torchvision::nms does not exist", as beside a CPU build of torch, the missing schemas are
+    declared through `torch.library` and the import is tried again. torchvision's compiled
+    operators remain missing; everything that it does in Python works.
 
-    May be called again, and from several threads: the import happens once. Warnings of the
-    libraries being imported are not shown, and the warning filters are afterwards as they were.
+    The import happens once, also with several threads. Its warnings are not shown.
 
     Returns:
-        The module ``d2l.torch``.
+        The module `d2l.torch`.
 
     Raises:
-        BookNotInstalled: d2l or a package that it imports is absent; the message names the
-            command that installs it.
-        BookImportError: everything is there, but the import fails all the same.
+        BookNotInstalled: d2l or a package that it imports is not installed; the message names
+            the command that installs it.
+        BookImportError: everything is installed, but the import fails.
     """
     global _book
     with _lock:
@@ -117,7 +113,7 @@ def load() -> ModuleType:
 
 
 def installed() -> bool:
-    """Whether d2l and what it imports can be found; imports none of it."""
+    """Return whether d2l and what it imports are installed, without importing any of it."""
     return all(map(_installed, ("d2l", *_REQUIREMENTS)))
 
 
@@ -131,34 +127,25 @@ def _installed(package: str) -> bool:
 
 
 def _check_installed() -> None:
-    book = _installed("d2l")
     absent = [pip for package, pip in _REQUIREMENTS.items() if not _installed(package)]
-    if book and not absent:
-        return
-    commands = [] if book else [INSTALL]
+    commands = [] if _installed("d2l") else [INSTALL]
     if absent:
         commands.append("pip install " + " ".join(absent))
-    what = [] if book else ["the book's library (d2l) is not installed"]
-    if absent:
-        verb = "is" if len(absent) == 1 else "are"
-        what.append(f"the book's library imports {', '.join(absent)}, which {verb} not installed")
-    raise BookNotInstalled(
-        "; ".join(what) + ". To install:\n    " + "\n    ".join(commands), name="d2l"
-    )
+    if commands:
+        missing = ["d2l"] * (not _installed("d2l")) + absent
+        raise BookNotInstalled(
+            f"Needed for the book's library and not installed: {', '.join(missing)}. "
+            "To install:\n    " + "\n    ".join(commands),
+            name="d2l",
+        )
 
 
 def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
-    except ImportError as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None:
-            raise BookNotInstalled(
-                f"{name} needs the package {missing.partition('.')[0]!r}, which is not installed."
-                f" Install it with pip, then try again ({error}).",
-                name=missing,
-            ) from error
-        raise _broken(name, error) from error
+    except ModuleNotFoundError as error:
+        text = f"{name} needs the package {error.name!r}, which is not installed ({error})."
+        raise BookNotInstalled(text, name=error.name) from error
     except Exception as error:
         raise _broken(name, error) from error
 
@@ -197,6 +184,6 @@ def _import_torchvision() -> None:
 
 
 def _forget_torchvision() -> None:
-    """Drop what a failed import, ours or an earlier one, has left behind: half a package."""
+    """Remove the modules that a failed import has left behind."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[name]
