@@ -25,10 +25,7 @@ _PREFIXES = {"s": ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))} | dict.fr
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a time with three significant digits and the unit that suits it.
-
-    Args:
-        seconds: a time in seconds.
+    """Return a time in seconds with three significant digits and the unit that suits it.
 
     >>> format_seconds(0.0000371), format_seconds(1.5), format_seconds(0)
     ('37.1 µs', '1.50 s', '0 s')
@@ -68,7 +65,8 @@ def format_value(value: float, unit: str = "") -> str:
         return f"{format_number(value)} {unit}".rstrip()
     # 0.9995 rounds to 1.00: without the slack it would be shown as 1000 of the next unit.
     size, prefix = next((p for p in prefixes if abs(value) >= 0.9995 * p[0]), prefixes[-1])
-    return f"{format_number(value if size == 1 else value / size)} {prefix}{unit}"
+    whole = size == 1 and unit != "s"
+    return f"{format_number(value if whole else value / size)} {prefix}{unit}"
 
 
 def format_ratio(ratio: float, low: float, high: float) -> str:

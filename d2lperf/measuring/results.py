@@ -5,82 +5,23 @@ Every raw sample is kept in seconds for one call; units appear only where someth
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import ClassVar
 
-from d2lperf._version import __version__
+import numpy as np
+
 from d2lperf.machine import Machine
-from d2lperf.measuring import claims, spread, stats
+from d2lperf.measuring import claims, stats
 from d2lperf.measuring.formats import Shown, Table, format_ratio, format_seconds
+from d2lperf.measuring.saved import Saved
 from d2lperf.measuring.verdict import BASELINE, FASTER, NOT_DECIDED, Ratio, Rounds, judge
 
-__all__ = ["BreakEven", "Changes", "Comparison", "Measurement", "Saved"]
+__all__ = ["BreakEven", "Changes", "Comparison", "Measurement"]
 
 MEDIANS_DIFFER = "The median includes disturbances; the ratio leaves them out."
-
-
-class Saved:
-    """A result that is written to a JSON file and read back, by other versions too."""
-
-    _made_by: ClassVar[dict[str, Callable]] = {}
-    """How a field is made of plain values, for those that are not plain."""
-
-    def save(self, path: str | Path) -> None:
-        """Write everything, raw samples and the machine's card included, to a JSON file.
-
-        Args:
-            path: of the file, which is replaced.
-        """
-        values = {"d2lperf": __version__, "kind": type(self).__name__, **asdict(self)}
-        text = json.dumps(values, default=lambda x: x.item() if hasattr(x, "item") else str(x))
-        Path(path).write_text(text + "\n", encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: str | Path):
-        """Return what `save` wrote, by this or another version of d2lperf.
-
-        Args:
-            path: of the file.
-
-        Raises:
-            OSError: the file cannot be read.
-            ValueError: the file is not JSON, holds something else, or lacks a field.
-        """
-        file = Path(path).name
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{file} is not JSON: {error}.") from None
-        found = values.get("kind") if isinstance(values, dict) else type(values).__name__
-        if found != cls.__name__:
-            raise ValueError(f"{file} holds a {found}, not a {cls.__name__}: use {found}.load().")
-        try:
-            return cls._made_of(values)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{file} is not a {cls.__name__} that d2lperf {__version__} can read ({error}). It "
-                f"was cut, edited, or written by another version: {values.get('d2lperf')!r}."
-            ) from None
-
-    @classmethod
-    def _made_of(cls, values: dict):
-        """Unknown fields are ignored; those with a default may be missing."""
-        made = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
-        for name, make in cls._made_by.items():
-            if made.get(name) is not None:
-                made[name] = make(made[name])
-        return cls(**made)
-
-
-def _rounds(values: dict) -> Rounds:
-    made = {name: values[name] for name in Rounds.__dataclass_fields__ if name in values}
-    for name in ("lower_s", "upper_s"):
-        made[name] = {key: [(a, b) for a, b in pairs] for key, pairs in made[name].items()}
-    return Rounds(**made)
 
 
 # ----------------------------------------------------------------------------- one function
@@ -111,7 +52,7 @@ class Measurement(Shown, Saved):
     elapsed_s: float = 0.0
     notes: list[str] = field(default_factory=list)
     machine: Machine | None = None
-    _made_by: ClassVar = {"machine": Machine.from_dict}
+    made_by: ClassVar = {"machine": Machine.from_dict}
 
     @property
     def median_s(self) -> float:
@@ -131,12 +72,15 @@ class Measurement(Shown, Saved):
     @property
     def interval_s(self) -> tuple[float, float]:
         """Interval of the median in seconds; it holds the median. (0, inf): too few samples."""
-        return spread.median_interval(self.samples_s, self.samples_per_phase, self.confidence)
+        return median_interval(self.samples_s, self.samples_per_phase, self.confidence)
 
     @property
     def levels_s(self) -> tuple[float, float]:
         """Quiet and slow level in seconds; both the median where the samples have one level."""
-        return spread.two_levels(self.samples_s) or (self.median_s, self.median_s)
+        found = None
+        if len(self.samples_s) >= 20:
+            found = stats.two_levels(self.samples_s, least_share=0.1)
+        return found or (self.median_s, self.median_s)
 
     def table(self) -> Table:
         """Return what is shown: a row for each number."""
@@ -176,6 +120,41 @@ class Measurement(Shown, Saved):
         from d2lperf import plotting
 
         return plotting.distributions({self.name: self.samples_s}, ax=ax)
+
+
+def median_interval(
+    samples_s: list[float], per_phase: int, confidence: float
+) -> tuple[float, float]:
+    """Return the interval of the median of samples that come in phases of dependent ones.
+
+    The share of samples below the median varies from phase to phase; that variance, or the one of
+    independent samples if larger, gives an interval of shares, whose quantiles are the ends
+    (Woodruff, *JASA* 47, 1952, for samples in clusters). It always holds the median.
+
+    Args:
+        samples_s: times in order, phase after phase.
+        per_phase: samples in a phase; the last one may have fewer.
+        confidence: least probability that the interval covers the median.
+
+    Returns:
+        `(low, high)` in seconds; `(0, inf)` where there are too few phases.
+
+    >>> median_interval([float(i) for i in range(1, 10)], 1, 0.95)
+    (1.0, 9.0)
+    """
+    ordered, n = np.sort(samples_s), len(samples_s)
+    phases = np.split(np.asarray(samples_s), range(per_phase, n, per_phase))
+    if (k := len(phases)) < stats.min_pairs(confidence):
+        return 0.0, math.inf
+    middle = np.median(ordered)
+    below = [np.mean(phase < middle) + np.mean(phase == middle) / 2 for phase in phases]
+    variance = max(np.var(below, ddof=1) / k, 0.25 / n)
+    z, v = NormalDist().inv_cdf(0.5 + confidence / 2), k - 1
+    # Student's t from the normal quantile: Abramowitz and Stegun 26.7.5.
+    t = z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+    half = t * math.sqrt(variance)
+    first, last = math.floor(n * (0.5 - half)), math.ceil(n * (0.5 + half)) - 1
+    return float(ordered[max(0, first)]), float(ordered[min(n - 1, last)])
 
 
 def _time(seconds: float) -> str:
@@ -225,6 +204,13 @@ class BreakEven:
     __repr__ = __str__
 
 
+def _rounds(values: dict) -> Rounds:
+    made = {name: values[name] for name in Rounds.__dataclass_fields__ if name in values}
+    for name in ("lower_s", "upper_s"):
+        made[name] = {key: [(a, b) for a, b in pairs] for key, pairs in made[name].items()}
+    return Rounds(**made)
+
+
 @dataclass(frozen=True, repr=False)
 class Comparison(Shown, Saved):
     """Times of several functions that were measured in turns, and what follows from them.
@@ -254,7 +240,7 @@ class Comparison(Shown, Saved):
     refusal: str = ""
     notes: list[str] = field(default_factory=list)
     machine: Machine | None = None
-    _made_by: ClassVar = {"machine": Machine.from_dict, "rounds": _rounds}
+    made_by: ClassVar = {"machine": Machine.from_dict, "rounds": _rounds}
 
     @property
     def names(self) -> list[str]:
@@ -295,11 +281,11 @@ class Comparison(Shown, Saved):
             KeyError: a name that was not compared.
         """
         k = len(self.names)
-        return self._judge(
-            name, other, k - 1 if self.baseline in (name, other) else k * (k - 1) / 2
-        )
+        pairs = k - 1 if self.baseline in (name, other) else k * (k - 1) // 2
+        return self.judged(name, other, pairs)
 
-    def _judge(self, name: str, other: str, intervals: float) -> Ratio:
+    def judged(self, name: str, other: str, intervals: int) -> Ratio:
+        """Return the same for one of so many intervals that are looked at together."""
         for wanted in (name, other):
             if wanted not in self.names:
                 there = ", ".join(map(repr, self.names))
@@ -430,20 +416,17 @@ class Comparison(Shown, Saved):
         """
         other = self.baseline if other is None else other
         found, against = self.between(name, other), self.between(other, name)
-        call_s = found.levels_s[other][0] if other in found.levels_s else against.median_s
+        call_s = found.levels_s.get(other, (math.nan,))[0]
         cost_s = before_s + sum(found.first_calls_s) - sum(against.first_calls_s)
-        # As many calls of the warm-up as each has had would have taken this at the quiet level.
+        # At the quiet level the calls of the warm-ups would have taken this.
         cost_s -= call_s * (len(found.first_calls_s) * found.ratio - len(against.first_calls_s))
 
         def calls(ratio: float) -> float:
-            if not ratio < 1:
+            if not (found.verdict in (FASTER, NOT_DECIDED) and ratio < 1 and cost_s == cost_s):
                 return math.inf
             return max(1.0, math.ceil(cost_s / (call_s * (1 - ratio))))
 
-        if found.verdict in (FASTER, NOT_DECIDED):
-            ends = calls(found.ratio), calls(found.low), calls(found.high)
-        else:
-            ends = (math.inf,) * 3
+        ends = calls(found.ratio), calls(found.low), calls(found.high)
         return BreakEven(name, other, *ends, found.verdict)
 
     def against(self, earlier: Comparison) -> Changes:
@@ -500,16 +483,21 @@ def _counts(found: list[Ratio], confidence: float, elapsed_s: float) -> str:
 
 
 def _reasons(found: list[Ratio], notes: list[str]) -> list[str]:
-    """The lines below a table that say what is behind a verdict, one for each reason."""
+    """The lines below a table that say what is behind the verdicts, one for each reason."""
     names: dict[tuple[str, str], list[str]] = {}
+    levels = {}
     for f in found:
         if f.reason:
             names.setdefault((f.verdict, f.reason), []).append(f.name)
+        if f.varies:
+            levels[f.varies] = " and ".join(map(format_seconds, f.levels_s[f.varies]))
     lines = [f"{word} ({', '.join(them)}): {why}" for (word, why), them in names.items()]
+    lines += [f"note: two levels of {name}: {times}" for name, times in levels.items()]
     return lines + [f"note: {note}" for note in notes]
 
 
 def check_kind(kind: str) -> None:
+    """Raise ValueError for a kind of figure that there is not."""
     if kind not in ("times", "ratios"):
         raise ValueError(f"kind must be 'times' or 'ratios', but got {kind!r}.")
 
@@ -533,8 +521,7 @@ class Changes(Shown):
     def __getitem__(self, name: str) -> tuple[float, float, float]:
         # Each of the two intervals gets half of the error allowed.
         new, old = (
-            run._judge(name, run.baseline, 2 * (len(self.names)))
-            for run in (self.now, self.earlier)
+            run.judged(name, run.baseline, 2 * len(self.names)) for run in (self.now, self.earlier)
         )
         high = new.high / old.low if old.low else math.inf
         return new.ratio / old.ratio, new.low / old.high, high

@@ -8,7 +8,8 @@ from numbers import Real
 from typing import Any, ClassVar
 
 from d2lperf.measuring.formats import Shown, Table, format_number
-from d2lperf.measuring.results import Comparison, Saved, check_kind
+from d2lperf.measuring.results import Comparison, check_kind
+from d2lperf.measuring.saved import Saved
 from d2lperf.measuring.verdict import BASELINE
 
 __all__ = ["Sweep"]
@@ -29,7 +30,7 @@ class Sweep(Shown, Saved):
     label: str
     values: list[Any]
     comparisons: list[Comparison]
-    _made_by: ClassVar = {"comparisons": lambda runs: [Comparison._made_of(run) for run in runs]}
+    made_by: ClassVar = {"comparisons": lambda runs: [Comparison.made_of(run) for run in runs]}
 
     def __getitem__(self, value: Any) -> Comparison:
         if value not in self.values:

@@ -1,0 +1,70 @@
+"""Results in files: JSON that other versions can read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import ClassVar
+
+from d2lperf._version import __version__
+
+__all__ = ["Saved"]
+
+
+class Saved:
+    """A result that is written to a JSON file and read back, by other versions too."""
+
+    # How fields are made of the plain values in a file, where they are not plain themselves.
+    made_by: ClassVar[dict[str, Callable]] = {}
+
+    def save(self, path: str | Path) -> None:
+        """Write everything, raw samples and the machine's card included, to a JSON file.
+
+        Args:
+            path: of the file, which is replaced.
+        """
+        values = {"d2lperf": __version__, "kind": type(self).__name__, **asdict(self)}
+        text = json.dumps(values, default=lambda x: x.item() if hasattr(x, "item") else str(x))
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path):
+        """Return what `save` wrote, by this or another version of d2lperf.
+
+        Args:
+            path: of the file.
+
+        Raises:
+            OSError: the file cannot be read.
+            ValueError: the file is not JSON, holds something else, or lacks a field.
+        """
+        file = Path(path).name
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{file} is not JSON: {error}.") from None
+        found = values.get("kind") if isinstance(values, dict) else type(values).__name__
+        if found != cls.__name__:
+            raise ValueError(f"{file} holds a {found}, not a {cls.__name__}: use {found}.load().")
+        try:
+            return cls.made_of(values)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{file} is not a {cls.__name__} that d2lperf {__version__} can read ({error}). It "
+                f"was cut, edited, or written by another version: {values.get('d2lperf')!r}."
+            ) from None
+
+    @classmethod
+    def made_of(cls, values: dict):
+        """Return the result that has these plain values.
+
+        Args:
+            values: fields by name. Unknown ones are ignored; those with a default may be missing.
+        """
+        made = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+        for name, make in cls.made_by.items():
+            if made.get(name) is not None:
+                made[name] = make(made[name])
+        return cls(**made)
