@@ -12,13 +12,14 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, magics_class, no_var_expand
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 
-from d2lperf.benchmark import Benchmark, compare
+from d2lperf.measuring.compare import compare
+from d2lperf.stopwatch import Benchmark
 
 __all__ = ["D2lperfMagics", "contenders"]
 
 # What %compare takes before the expressions: one option with its value, or one without.
 _OPTION = re.compile(
-    r"""\s*(?: --(?:budget|margin|seed) (?:=|\s+) \S+
+    r"""\s*(?: --(?:budget|margin|rtol|atol|seed) (?:=|\s+) \S+
              | --baseline (?:=|\s+) (?: "[^"]*" | '[^']*' | \S+ )
              | --(?:no-check|isolated) ) (?=\s|$)""",
     re.VERBOSE,
@@ -26,10 +27,10 @@ _OPTION = re.compile(
 
 
 def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Make functions of expressions: ``a(); b()``, or one a line.
+    """Make functions of expressions: ``a(); b()``, or one on each line.
 
-    Each is compiled once, and looks its names up in ``namespace`` when it is called. It is
-    called after its own text, unless it is given a name and a colon: ``fast: f(x)``.
+    Each is compiled once and looks its names up in ``namespace`` when it is called. Its name is
+    its own text, or what stands before a colon: ``fast: f(x)``.
 
     Args:
         code: Python expressions, separated by ``;`` or by line breaks.
@@ -56,17 +57,22 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
     functions: dict[str, Callable[[], Any]] = {}
     for node in body:
         expression = getattr(node, "value", None)
-        name = ast.get_source_segment(code, node) or ""
-        if "\n" in name:
-            name = " ".join(name.split())
+        text = name = ast.get_source_segment(code, node) or ""
+        if "\n" in text:
+            text = name = " ".join(text.split())
         if isinstance(node, ast.AnnAssign) and node.value is None and node.simple:
             expression, name = node.annotation, ast.unparse(node.target)
+            if name in functions:
+                raise UsageError(f"%compare: the name {name!r} is given twice")
         elif not isinstance(node, ast.Expr):
             raise UsageError(
                 f"%compare: {name!r} is a statement; only expressions can be compared, such as "
                 "the call of a function that does it"
             )
-        name = _free(name, functions, given=not isinstance(node, ast.Expr))
+        copies = 1
+        while name in functions:  # the same expression compared with itself
+            copies += 1
+            name = f"{text} ({copies})"
         function = ast.parse("lambda: 0", mode="eval")
         function.body.body = expression
         functions[name] = eval(compile(function, f"<%compare {name}>", "eval"), namespace)
@@ -79,35 +85,20 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
     return functions
 
 
-def _free(name: str, taken: dict[str, Any], *, given: bool) -> str:
-    """The name itself, or with a number where the same expression is compared with itself."""
-    if name not in taken:
-        return name
-    if given:
-        raise UsageError(f"%compare: the name {name!r} is given twice")
-    return next(n for i in range(2, len(taken) + 3) if (n := f"{name} ({i})") not in taken)
-
-
 @magics_class
 class D2lperfMagics(Magics):
     """The magics of d2lperf.
 
     Args:
         shell: IPython's shell.
-        compare: what measures; for tests.
-        benchmark: what times a block; for tests.
+        compare: what compares; for tests.
     """
 
     def __init__(
-        self,
-        shell: InteractiveShell | None = None,
-        *,
-        compare: Callable[..., Any] = compare,
-        benchmark: Callable[[str], Any] = Benchmark,
+        self, shell: InteractiveShell | None = None, *, compare: Callable[..., Any] = compare
     ):
         super().__init__(shell)
         self._compare = compare
-        self._benchmark = benchmark
 
     @cell_magic
     def benchmark(self, line: str, cell: str) -> Any:
@@ -124,15 +115,17 @@ class D2lperfMagics(Magics):
         if tree.body and isinstance(tree.body[-1], ast.Expr):
             last = shell.compile(ast.Expression(tree.body.pop().value), filename, "eval")
         first = shell.compile(tree, filename, "exec")
-        with self._benchmark(line.strip() or "Done"):
+        with Benchmark(line.strip() or "Done"):
             exec(first, shell.user_global_ns, shell.user_ns)
             return eval(last, shell.user_global_ns, shell.user_ns) if last is not None else None
 
     @no_var_expand
     @magic_arguments()
     @argument("--budget", type=float, metavar="SECONDS", help="time for everything")
-    @argument("--baseline", metavar="NAME", help="name, or number, of the one to hold against")
-    @argument("--margin", type=float, help="a smaller difference is never called one")
+    @argument("--baseline", metavar="NAME", help="name or number of what the others are held to")
+    @argument("--margin", type=float, help="a smaller difference does not count")
+    @argument("--rtol", type=float, help="relative tolerance when the results are compared")
+    @argument("--atol", type=float, help="absolute tolerance when the results are compared")
     @argument("--seed", type=int, help="of the random orders")
     @argument("--no-check", action="store_true", help="do not compare the results first")
     @argument("--isolated", action="store_true", help="a process of its own for each")
@@ -141,9 +134,8 @@ class D2lperfMagics(Magics):
     def compare(self, line: str, cell: str | None = None) -> Any:
         """Tell which expression is faster: ``%compare a() ; b()``.
 
-        The results are compared first, unless told not to. As ``%%compare`` it takes one
-        expression a line. ``name: expression`` gives an expression a shorter name. Gives
-        back the Comparison.
+        The results are compared first. As ``%%compare`` it takes one expression on each line.
+        ``name: expression`` gives an expression a shorter name. Returns the Comparison.
         """
         options, end = [], 0
         while match := _OPTION.match(line, end):
@@ -153,7 +145,8 @@ class D2lperfMagics(Magics):
         if re.match(r"--[a-zA-Z]", rest):
             raise UsageError(
                 f"%compare: cannot read {rest.split(';')[0].strip()!r}. The options are --budget "
-                "SECONDS, --baseline NAME, --margin M, --seed N, --no-check and --isolated."
+                "SECONDS, --baseline NAME, --margin M, --rtol R, --atol A, --seed N, --no-check "
+                "and --isolated."
             )
         args = parse_argstring(self.compare, "".join(options))
         code = f"{rest}\n{cell}" if cell is not None else rest
@@ -162,6 +155,8 @@ class D2lperfMagics(Magics):
             functions,
             baseline=_baseline(args.baseline, list(functions)),
             check=not args.no_check,
+            rtol=args.rtol,
+            atol=args.atol,
             budget_s=args.budget,
             isolated=args.isolated,
             margin=args.margin,

@@ -99,8 +99,8 @@ class Measurement(Shown, Saved):
             edge = math.sqrt(quiet * slow)
             share = sum(s > edge for s in self.samples_s) / len(self.samples_s)
             notes.append(
-                f"note: two levels: {format_seconds(quiet)} in {1 - share:.0%} of the samples, "
-                f"{format_seconds(slow)} in {share:.0%}"
+                f"note: two levels: {format_seconds(quiet)} in {100 * (1 - share):.0f} % of the "
+                f"samples, {format_seconds(slow)} in {100 * share:.0f} %"
             )
         return Table([self.name, ""], rows, notes)
 

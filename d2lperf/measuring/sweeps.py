@@ -61,7 +61,7 @@ class Sweep(Shown, Saved):
         footer = []
         for run in self.comparisons[:1]:
             seconds = sum(each.elapsed_s for each in self)
-            footer = [f"{run.confidence * 100:g} % intervals at each {self.label}, {seconds:.2f} s"]
+            footer = [f"{run.confidence * 100:g} % intervals; {seconds:.2f} s in all"]
             footer.append(run.table().footer[1])
         return Table(header, rows, footer + reasons, right=(0, 2))
 
