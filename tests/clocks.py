@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+from d2lperf.measuring.sampling import Instruments
+
 
 class FakeClock:
     """Seconds that pass only when a function says so."""
@@ -18,6 +20,11 @@ class FakeClock:
     def cpu(self) -> float:
         """Processor time: one thread's worth unless told otherwise."""
         return self.now * self.cpu_share
+
+    def instruments(self, seed=0, **others) -> Instruments:
+        """What measure and compare take: this clock, no device, orders drawn from a seed."""
+        given = {"clock": self, "cpu_clock": self.cpu, "synchronize": None}
+        return Instruments(**{**given, "rng": random.Random(seed), **others})
 
     def work(self, seconds, *, noise=0.0, seed=0, first=(), result=None):
         """A function that takes `seconds` (a number, or a function of the time and the call)."""
@@ -35,3 +42,26 @@ class FakeClock:
 
         run.calls = calls
         return run
+
+
+def in_blocks(pattern, quiet, slow, size=40):
+    """Seconds of a function that is slow for whole blocks of calls, over and over.
+
+    Args:
+        pattern: for each block whether it is slow.
+        quiet: seconds of a call otherwise.
+        slow: seconds of a call in a slow block.
+        size: calls in a block.
+    """
+    return lambda now, call: slow if pattern[call // size % len(pattern)] else quiet
+
+
+def neighbour(pattern, factor, length=0.05):
+    """A factor on everything, by time: a neighbour that is busy in some stretches and not in others.
+
+    Args:
+        pattern: for each stretch whether it is busy.
+        factor: on all times meanwhile.
+        length: of a stretch, in seconds.
+    """
+    return lambda now: factor if pattern[int(now / length) % len(pattern)] else 1.0

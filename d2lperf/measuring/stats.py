@@ -1,7 +1,7 @@
-"""Medians, paired ratios and their intervals: pure functions on arrays of numbers.
+"""Medians, paired ratios, intervals and levels: pure functions on arrays of numbers.
 
 Nothing here knows a clock, a device or a drawing. Every function takes any sequence of real
-numbers and returns plain floats.
+numbers and returns plain numbers.
 """
 
 from __future__ import annotations
@@ -14,16 +14,21 @@ from statistics import NormalDist
 import numpy as np
 
 __all__ = [
+    "disturbed",
+    "excess_p",
     "hodges_lehmann",
     "median",
-    "median_interval",
     "min_pairs",
     "quartiles",
+    "quiet_limit",
     "quiet_rounds",
+    "rank_sum_interval",
     "signed_rank_interval",
     "simultaneous_confidence",
-    "wilson_interval",
+    "two_levels",
 ]
+
+MOST_PAIRS = 400  # more are averaged in groups: their pairwise means would fill the memory
 
 
 def _as_vector(x: Sequence[float], what: str) -> np.ndarray:
@@ -51,13 +56,7 @@ def _check_confidence(confidence: float) -> None:
 
 
 def median(x: Sequence[float]) -> float:
-    """Return the median.
-
-    Args:
-        x: n >= 1 numbers, any unit.
-
-    Returns:
-        The middle value, or the mean of the two middle ones, in the unit of `x`.
+    """Return the median of n >= 1 numbers.
 
     Raises:
         ValueError: `x` is empty, not flat, or holds NaN.
@@ -69,13 +68,7 @@ def median(x: Sequence[float]) -> float:
 
 
 def quartiles(x: Sequence[float]) -> tuple[float, float]:
-    """Return the lower and the upper quartile (linear interpolation between order statistics).
-
-    Args:
-        x: n >= 1 numbers, any unit.
-
-    Returns:
-        `(q25, q75)` in the unit of `x`.
+    """Return the lower and the upper quartile (linear interpolation) of n >= 1 numbers.
 
     Raises:
         ValueError: `x` is empty, not flat, or holds NaN.
@@ -87,63 +80,16 @@ def quartiles(x: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-@lru_cache(maxsize=512)
-def _binomial_half_cdf(n: int) -> np.ndarray:
-    """P(B <= k) for k = 0..n, where B counts heads in n fair coin flips."""
-    weights = np.array([math.comb(n, k) for k in range(n + 1)], dtype=object)
-    return np.array([float(c) for c in np.cumsum(weights) / 2**n])
+# ------------------------------------------------------------------------------- intervals
 
 
-def median_interval(x: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Return the exact interval of the median from order statistics.
-
-    The number of samples below the true median is binomial with p = 1/2, whatever the
-    distribution (the sign test turned round; Conover, *Practical Nonparametric
-    Statistics*, 3rd ed., section 3.2).
-
-    Args:
-        x: n independent samples, any unit.
-        confidence: least probability that the interval covers the median.
-
-    Returns:
-        `(low, high)` in the unit of `x`; infinite where n is too small for the confidence
-        asked (n < 6 at 0.95).
-
-    Raises:
-        ValueError: `x` is empty or holds NaN, or `confidence` is not between 0 and 1.
-
-    >>> median_interval(range(1, 11))
-    (2.0, 9.0)
-    """
-    values = np.sort(_as_vector(x, "median_interval"))
-    _check_confidence(confidence)
-    n = values.size
-    # At n in the thousands the exact counts are exact to no purpose; the normal
-    # approximation of the same binomial differs by less than one order statistic.
-    if n > 500:
-        z = NormalDist().inv_cdf(0.5 + confidence / 2)
-        k = math.floor(n / 2 - z * math.sqrt(n) / 2)
-    else:
-        k = int(np.searchsorted(_binomial_half_cdf(n), (1 - confidence) / 2, side="right"))
-    if k < 1:
-        return -math.inf, math.inf
-    return float(values[k - 1]), float(values[n - k])
-
-
-@lru_cache(maxsize=512)
-def _signed_rank_cdf(n: int) -> np.ndarray:
-    """P(W <= w) for w = 0..n(n+1)/2, W the signed-rank statistic of n symmetric differences.
-
-    Rank i is added with probability one half: one convolution for each rank, in probabilities
-    rather than counts so that n = 128 does not overflow.
-    """
-    p = np.zeros(n * (n + 1) // 2 + 1)
-    p[0] = 1.0
-    for rank in range(1, n + 1):
-        shifted = np.zeros_like(p)
-        shifted[rank:] = p[:-rank]
-        p = 0.5 * (p + shifted)
-    return np.cumsum(p)
+def _few(x: Sequence[float], what: str) -> np.ndarray:
+    """At most `MOST_PAIRS` values: means of as many neighbours each as it takes."""
+    values = _as_vector(x, what)
+    group = -(-values.size // MOST_PAIRS)
+    if group == 1:
+        return values
+    return np.array([part.mean() for part in np.array_split(values, -(-values.size // group))])
 
 
 def _walsh_averages(values: np.ndarray) -> np.ndarray:
@@ -158,13 +104,10 @@ def hodges_lehmann(x: Sequence[float]) -> float:
 
     It is nearly as precise as the mean for normal noise and hardly moves when up to
     29 % of the values are wild (Hodges and Lehmann, *Annals of Mathematical
-    Statistics* 34, 1963).
+    Statistics* 34, 1963). Of more than 400 values neighbours are averaged first.
 
     Args:
         x: n >= 1 numbers, any unit.
-
-    Returns:
-        The estimate in the unit of `x`.
 
     Raises:
         ValueError: `x` is empty, not flat, or holds NaN.
@@ -172,17 +115,25 @@ def hodges_lehmann(x: Sequence[float]) -> float:
     >>> hodges_lehmann([1.0, 2.0, 3.0, 1000.0])
     2.75
     """
-    return float(np.median(_walsh_averages(_as_vector(x, "hodges_lehmann"))))
+    return float(np.median(_walsh_averages(_few(x, "hodges_lehmann"))))
+
+
+@lru_cache(maxsize=512)
+def _signed_rank_cdf(n: int) -> np.ndarray:
+    """P(W <= w) for w = 0..n(n+1)/2, W the signed-rank statistic of n symmetric differences."""
+    p = np.zeros(n * (n + 1) // 2 + 1)
+    p[0] = 1.0
+    for rank in range(1, n + 1):  # rank i is added with probability one half
+        shifted = np.zeros_like(p)
+        shifted[rank:] = p[:-rank]
+        p = 0.5 * (p + shifted)
+    return np.cumsum(p)
 
 
 def min_pairs(confidence: float = 0.95) -> int:
     """Return the least number of pairs for which `signed_rank_interval` is finite.
 
-    Args:
-        confidence: as in `signed_rank_interval`.
-
-    Returns:
-        The least n with 2 ** -n <= (1 - confidence) / 2.
+    That is the least n with 2 ** -n <= (1 - confidence) / 2.
 
     Raises:
         ValueError: `confidence` is not between 0 and 1.
@@ -195,12 +146,13 @@ def min_pairs(confidence: float = 0.95) -> int:
 
 
 def signed_rank_interval(x: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Return the exact Wilcoxon signed-rank interval of the centre of `x`.
+    """Return the Wilcoxon signed-rank interval of the centre of `x`.
 
     The interval holds every centre that the two-sided signed-rank test does not reject; its
     ends are order statistics of the pairwise means (Hollander, Wolfe and Chicken,
     *Nonparametric Statistical Methods*, 3rd ed., section 3.3). It assumes that the values
-    are independent and symmetric about their centre; no normality.
+    are independent and symmetric about their centre; no normality. Exact up to 60 values, the
+    normal approximation beyond.
 
     Args:
         x: n values, such as the logarithms of n paired ratios.
@@ -216,29 +168,70 @@ def signed_rank_interval(x: Sequence[float], confidence: float = 0.95) -> tuple[
     >>> signed_rank_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     (1.0, 6.0)
     """
-    values = _as_vector(x, "signed_rank_interval")
+    values = _few(x, "signed_rank_interval")
     _check_confidence(confidence)
-    # The largest k with P(W <= k - 1) <= alpha / 2: that many Walsh averages are cut at each end.
-    # The tiny slack keeps 2 ** -6 <= 0.025-like comparisons free of rounding in the sums.
-    alpha_half = (1 - confidence) / 2
-    k = int(np.searchsorted(_signed_rank_cdf(values.size), alpha_half * (1 + 1e-12), side="right"))
+    n, tail = values.size, (1 - confidence) / 2
+    if n > 60:
+        z = NormalDist().inv_cdf(1 - tail)
+        k = math.floor(n * (n + 1) / 4 - z * math.sqrt(n * (n + 1) * (2 * n + 1) / 24))
+    else:
+        # The largest k with P(W <= k - 1) <= tail; the slack is for rounding in the sums.
+        k = int(np.searchsorted(_signed_rank_cdf(n), tail * (1 + 1e-12), side="right"))
+    return _cut(_walsh_averages(values), k)
+
+
+def _cut(ordered: np.ndarray, k: int) -> tuple[float, float]:
+    """The k-th value from either end, infinite for k below 1."""
     if k < 1:
         return -math.inf, math.inf
-    walsh = _walsh_averages(values)
-    return float(walsh[k - 1]), float(walsh[walsh.size - k])
+    return float(ordered[k - 1]), float(ordered[ordered.size - k])
+
+
+@lru_cache(maxsize=64)
+def _rank_sum_cdf(m: int, n: int) -> np.ndarray:
+    """P(U <= u) for u = 0..mn, U the Mann-Whitney statistic of m and n values of one kind."""
+    ways = np.zeros((m + 1, m * n + 1))
+    ways[0, 0] = 1.0
+    for above in range(n + 1):  # a value may lie above 0..n of the others
+        for taken in range(1, m + 1):
+            ways[taken, above:] += ways[taken - 1, : m * n + 1 - above]
+    return np.cumsum(ways[m]) / math.comb(m + n, n)
+
+
+def rank_sum_interval(
+    x: Sequence[float], y: Sequence[float], confidence: float = 0.95
+) -> tuple[float, float, float]:
+    """Return how far `x` lies above `y`: the estimate and the exact rank-sum interval.
+
+    For a few values, where pairs are too few for `signed_rank_interval`: four and four that
+    do not overlap differ at 97 %. The estimate is the median of all differences (Hollander, Wolfe
+    and Chicken, section 4.3). It assumes independent values of the same distribution but for the
+    shift; a drift widens it.
+
+    Args:
+        x: m values.
+        y: n values; m times n at most some thousands.
+        confidence: least probability that the interval covers the shift.
+
+    Returns:
+        `(estimate, low, high)`; infinite ends where there are too few values.
+
+    Raises:
+        ValueError: no values, NaN, or `confidence` is not between 0 and 1.
+
+    >>> rank_sum_interval([5.0, 6.0, 7.0, 8.0], [1.0, 2.0, 3.0, 4.0])
+    (4.0, 1.0, 7.0)
+    """
+    a, b = _as_vector(x, "rank_sum_interval"), _as_vector(y, "rank_sum_interval")
+    _check_confidence(confidence)
+    differences = np.sort(np.subtract.outer(a, b).ravel())
+    tail = (1 - confidence) / 2
+    k = int(np.searchsorted(_rank_sum_cdf(a.size, b.size), tail * (1 + 1e-12), side="right"))
+    return (float(np.median(differences)), *_cut(differences, k))
 
 
 def simultaneous_confidence(confidence: float, intervals: int) -> float:
-    """Return the confidence each of several intervals needs so that all hold together.
-
-    The Bonferroni correction: the chances of error add up at worst, so each gets its share.
-
-    Args:
-        confidence: wanted for all the intervals together.
-        intervals: how many there are, at least 1.
-
-    Returns:
-        The confidence for each single interval.
+    """Return the confidence each of several intervals needs so that all hold together (Bonferroni).
 
     Raises:
         ValueError: `confidence` is not between 0 and 1, or `intervals` is below 1.
@@ -252,15 +245,43 @@ def simultaneous_confidence(confidence: float, intervals: int) -> float:
     return 1 - (1 - confidence) / intervals
 
 
+# ---------------------------------------------------------------------------------- levels
+
+
+def quiet_limit(x: Sequence[float]) -> tuple[float, float]:
+    """Return a function's quiet level, and the limit above which a time counts as disturbed.
+
+    The level is a low quantile: the 25th percentile of up to 60 times, the 10th of more, so that
+    it is found also where most times are disturbed. The limit lies 10 % above it, or three
+    times as far as the level lies above the lowest times (5th or 2nd percentile).
+
+    Args:
+        x: n >= 1 positive times, any unit.
+
+    >>> quiet_limit([1.0] * 9 + [3.0])
+    (1.0, 1.1)
+    """
+    logs = np.log(_as_vector(x, "quiet_limit"))
+    low, level = np.quantile(logs, [0.05, 0.25] if logs.size <= 60 else [0.02, 0.10])
+    limit = level + max(math.log(1.1), 3 * (level - low))
+    return round(math.exp(level), 15), round(math.exp(limit), 15)
+
+
+def disturbed(rounds: Sequence[tuple[float, float]]) -> np.ndarray:
+    """Tell for each round of one function whether one of its two times is above the quiet limit."""
+    pairs = np.asarray(rounds, dtype=np.float64).reshape(-1, 2)
+    if not pairs.size:
+        return np.zeros(0, dtype=bool)
+    return pairs.max(axis=1) > quiet_limit(pairs.ravel())[1]
+
+
 def quiet_rounds(*series: Sequence[tuple[float, float]]) -> list[int]:
     """Return the rounds in which no function was far above its own quiet level.
 
     A neighbour that takes a core away makes some rounds slower for everybody, by an amount
-    that says nothing about the functions. A function's quiet level is the lower quartile of its
-    phases; far above it is more than 10 % and more than three times the distance from the 5th
-    to the 25th percentile. The rule looks at each function by itself and never at their ratio, so
-    it favours neither. Where fewer than half of the rounds would be left, that is how this
-    machine is, and all of them count.
+    that says nothing about the functions. The rule looks at each function by itself and never at
+    their ratio, so it favours neither. Where neither half of the rounds nor 16 would be left,
+    all of them count.
 
     Args:
         series: for each function n pairs of positive times, any unit.
@@ -278,47 +299,71 @@ def quiet_rounds(*series: Sequence[tuple[float, float]]) -> list[int]:
     if len(lengths) != 1:
         raise ValueError(f"every function needs the same number of rounds, but got {lengths}.")
     n = lengths.pop()
-    if n == 0:
-        return []
-    quiet = np.ones(n, dtype=bool)
-    for pairs in series:
-        logs = np.log(np.asarray(pairs, dtype=np.float64))
-        low, level = np.quantile(logs, [0.05, 0.25])
-        quiet &= logs.max(axis=1) <= level + max(math.log(1.1), 3 * (level - low))
-    chosen = np.flatnonzero(quiet) if 2 * quiet.sum() >= n else np.arange(n)
-    return chosen.tolist()
+    quiet = np.flatnonzero(~np.any([disturbed(pairs) for pairs in series], axis=0))
+    return quiet.tolist() if quiet.size >= min(16, n / 2) else list(range(n))
 
 
-def wilson_interval(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's score interval of a proportion (*JASA* 22, 1927).
-
-    It stays inside [0, 1] and is sensible for 0 of n, where the textbook interval has no width.
+def excess_p(more: int, fewer: int, share: float = 0.5) -> float:
+    """Return the chance of so uneven a split by luck: the one-sided binomial test.
 
     Args:
-        successes: how often it happened, 0 to `trials`.
-        trials: how often it could have happened, at least 1.
-        confidence: nominal coverage.
+        more: how often one side was hit.
+        fewer: how often the other one was.
+        share: chance that a single hit falls on the first side.
 
     Returns:
-        `(low, high)`, fractions between 0 and 1.
+        P(X >= more), X binomial of `more + fewer` trials with probability `share`.
 
-    Raises:
-        ValueError: the counts do not fit each other, or `confidence` is not between 0 and 1.
-
-    >>> low, high = wilson_interval(0, 50)
-    >>> low, round(high, 3)
-    (0.0, 0.071)
+    >>> excess_p(5, 0), excess_p(0, 0)
+    (0.03125, 1.0)
     """
-    _check_confidence(confidence)
-    if trials < 1 or not 0 <= successes <= trials:
-        raise ValueError(
-            f"needs 0 <= successes <= trials and trials >= 1, but got {successes} of {trials}."
-        )
-    z = NormalDist().inv_cdf(0.5 + confidence / 2)
-    p = successes / trials
-    centre = (p + z * z / (2 * trials)) / (1 + z * z / trials)
-    spread = z / (1 + z * z / trials) * math.sqrt(p * (1 - p) / trials + (z / (2 * trials)) ** 2)
-    # At the ends centre and spread agree but for rounding; 0 of n has the lower end 0.
-    low = 0.0 if successes == 0 else max(0.0, centre - spread)
-    high = 1.0 if successes == trials else min(1.0, centre + spread)
-    return low, high
+    n = more + fewer
+    if not 0 < share < 1 or more == 0:
+        return 1.0
+    log_choose = math.lgamma(n + 1)
+    terms = (
+        log_choose
+        - math.lgamma(k + 1)
+        - math.lgamma(n - k + 1)
+        + k * math.log(share)
+        + (n - k) * math.log1p(-share)
+        for k in range(more, n + 1)
+    )
+    return min(1.0, round(math.fsum(map(math.exp, terms)), 12))
+
+
+def two_levels(
+    x: Sequence[float], *, least_share: float = 0.05, least_ratio: float = 1.25
+) -> tuple[float, float] | None:
+    """Return the quiet and the slow level of times that fall into two groups, None for one group.
+
+    The best split of the logarithms in two (Otsu, *IEEE Transactions on Systems, Man, and
+    Cybernetics* 9, 1979) counts where it explains at least 80 % of the variance: for one
+    evenly spread group it is 75 %, for a bell curve 64 %.
+
+    Args:
+        x: n positive times, any unit.
+        least_share: of the times that each group must hold.
+        least_ratio: of the two levels.
+
+    Returns:
+        The medians of the two groups in the unit of `x`, or None.
+
+    >>> two_levels([1.0, 1.1, 1.0, 8.0, 7.9, 8.2]), two_levels([1.0, 1.1, 1.2])
+    ((1.0, 8.0), None)
+    """
+    ordered = np.sort(np.asarray(x, dtype=np.float64))
+    n = ordered.size
+    if n < 6 or ordered[0] <= 0:
+        return None
+    logs = np.log(ordered)
+    left = np.arange(1, n)
+    sums = np.cumsum(logs)
+    gap = sums[:-1] / left - (sums[-1] - sums[:-1]) / (n - left)
+    between = left / n * (1 - left / n) * gap**2
+    cut = int(np.argmax(between)) + 1
+    quiet, slow = float(np.median(ordered[:cut])), float(np.median(ordered[cut:]))
+    share = min(cut, n - cut) / n
+    if share < least_share or slow < least_ratio * quiet or between[cut - 1] < 0.8 * logs.var():
+        return None
+    return quiet, slow

@@ -20,6 +20,11 @@ __all__ = [
     "Ratio",
     "Rounds",
     "judge",
+    "least_rounds",
+    "nominal_confidence",
+    "precise",
+    "round_up",
+    "settled",
 ]
 
 FASTER = "faster"
@@ -27,6 +32,24 @@ SLOWER = "slower"
 NO_DIFFERENCE = "no measurable difference"
 NOT_DECIDED = "not decided"
 BASELINE = "baseline"
+
+# An interval that reaches further than this many margins from 1 is too wide to say that there is
+# no measurable difference.
+WIDE_MARGINS = 3
+
+# No interval is narrower than this about its estimate: so far two copies of the same code differ.
+LEAST_HALF_WIDTH = 0.0025
+
+# A function varies by itself where it alone was slow in this share more of the rounds than the
+# other, beyond the chance PROVEN_P. Above SUSPECT_P more rounds are needed.
+LEAST_SHARE = 0.05
+PROVEN_P = 0.001
+SUSPECT_P = 0.08
+
+# And where its samples reach this much further above its quiet level than the other's.
+UNSTEADY = 1.1
+
+MOST_ADVISED_S = 600.0
 
 
 @dataclass(frozen=True)
@@ -42,6 +65,8 @@ class Rounds:
         first_calls_s: name -> the calls of the warm-up one by one.
         loops: name -> calls in a sample.
         discarded: for each round thrown away, the functions that ran far beyond their plan in it.
+        before_s: seconds that passed before the first round: first calls, check, warm-up.
+        rounds_s: seconds that the rounds took, discarded ones and rests included.
     """
 
     names: list[str]
@@ -52,6 +77,8 @@ class Rounds:
     first_calls_s: dict[str, list[float]]
     loops: dict[str, int]
     discarded: list[list[str]] = field(default_factory=list)
+    before_s: float = 0.0
+    rounds_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -106,6 +133,38 @@ class Ratio:
         return self.first_calls_s[0] if self.first_calls_s else math.nan
 
 
+def nominal_confidence(confidence: float, intervals: int, rounds: int) -> float:
+    """Return the confidence at which one interval is computed so that every look may be the last.
+
+    Sampling ends when an interval decides, which happens more often by luck. So each interval is
+    computed for a fifth of the error allowed: looked at after 8, 12, 16, ... 512 rounds all the
+    intervals hold together as often as promised (`tests/measuring/test_verdict.py` simulates it).
+    A look at two rounds, where none but the slowest functions stop, may take three fifths.
+
+    Args:
+        confidence: wanted for all intervals and all looks together.
+        intervals: how many there are.
+        rounds: that this one rests on.
+
+    >>> round(nominal_confidence(0.95, 1, 64), 3)
+    0.99
+    """
+    share = 0.6 if rounds <= 2 else 0.2
+    return 1 - share * (1 - stats.simultaneous_confidence(confidence, intervals))
+
+
+def least_rounds(confidence: float, intervals: int) -> int:
+    """Return the least number of rounds that can give an interval.
+
+    >>> least_rounds(0.95, 1), least_rounds(0.95, 3)
+    (2, 3)
+    """
+    n = 2
+    while 2 / math.comb(4 * n, 2 * n) > 1 - nominal_confidence(confidence, intervals, n):
+        n += 1
+    return n
+
+
 def judge(
     rounds: Rounds,
     name: str,
@@ -116,27 +175,258 @@ def judge(
     intervals: int = 1,
     refusal: str = "",
 ) -> Ratio:
-    """Return the time of `name` relative to `other` with its interval and verdict."""
-    pairs = list(zip(rounds.lower_s[name], rounds.lower_s[other]))
-    samples = rounds.samples_s.get(name, [])
-    about = {
-        "rounds": len(pairs),
-        "discarded": len(rounds.discarded),
-        "samples_s": samples,
-        "first_calls_s": rounds.first_calls_s.get(name, []),
-        "loops": rounds.loops.get(name, 1),
-    }
+    """Return the time of `name` relative to `other` with its interval and verdict.
+
+    Compared are quiet levels: what a call takes when nothing disturbs it. 'faster' and 'slower'
+    need an interval that lies beyond the margin, 'no measurable difference' one that holds 1 and
+    reaches no further than three margins (at least 3 %). There is no verdict where one function
+    varies by itself, unless its slow level leads to the same one.
+
+    Args:
+        rounds: what was measured.
+        name: of the function that the ratio is about.
+        other: of the one that it is compared with.
+        confidence: that all `intervals` hold, whenever sampling ended.
+        margin: a difference smaller than this fraction does not count.
+        intervals: how many are looked at together.
+        refusal: why there can be no verdict, or "".
+    """
+    pairs, other_pairs = rounds.lower_s[name], rounds.lower_s[other]
+    used = stats.quiet_rounds(pairs, other_pairs)
+    centre, low, high = _interval(pairs, other_pairs, used, confidence, intervals)
+    own = _variation(rounds, name, other, used)
+    known = math.isfinite(low)
     if name == other:
-        return Ratio(name, other, 1.0, 1.0, 1.0, BASELINE, **about)
-    logs = [(math.log(a * b) - math.log(c * d)) / 2 for (a, b), (c, d) in pairs]
-    if not logs:
-        return Ratio(name, other, math.nan, 0.0, math.inf, NOT_DECIDED, refusal, **about)
-    low, high = stats.signed_rank_interval(
-        logs, stats.simultaneous_confidence(confidence, intervals)
+        centre, low, high, word, reason = 0.0, 0.0, 0.0, BASELINE, ""
+    elif refusal:
+        word, reason = NOT_DECIDED, refusal
+    else:
+        word, reason = _word(low, high, margin) if known else (NOT_DECIDED, "")
+        if own.suspect and not _stands(word, low, high, margin, own, name):
+            word, reason = NOT_DECIDED, own.reason
+        elif own.proven:
+            reason = own.reason
+        if word == NOT_DECIDED and not own.proven:
+            need = least_rounds(confidence, intervals)
+            reason = reason or f"an interval needs {need} rounds, and {len(pairs)} were measured"
+            reason += _advice(rounds, len(pairs), centre, low, high, margin, need)
+    levels = {key: (value, value) for key, value in _quiet_levels(rounds, (name, other)).items()}
+    if own.proven and own.name in levels:
+        levels[own.name] = (levels[own.name][0], own.slow_s)
+    if math.isnan(centre):  # not a single round: what the calls so far say
+        medians = [
+            stats.median(rounds.samples_s[key]) if rounds.samples_s.get(key) else math.nan
+            for key in (name, other)
+        ]
+        ratio = medians[0] / medians[1] if medians[1] else math.nan
+    else:
+        ratio = math.exp(centre)
+    return Ratio(
+        name=name,
+        other=other,
+        ratio=ratio,
+        low=math.exp(low),
+        high=math.exp(high),
+        verdict=word,
+        reason=reason,
+        rounds=len(used),
+        discarded=len(pairs) - len(used) + len(rounds.discarded),
+        varies=own.name if own.proven and name != other else "",
+        levels_s=levels,
+        samples_s=rounds.samples_s.get(name, []),
+        first_calls_s=rounds.first_calls_s.get(name, []),
+        loops=rounds.loops.get(name, 1),
     )
+
+
+def settled(found: Ratio, margin: float) -> bool:
+    """Whether more rounds would leave the verdict as it is: decided, or nothing to be decided."""
+    inside = 1 / (1 + margin) <= found.low and found.high <= 1 + margin
+    return found.verdict != NOT_DECIDED or bool(found.varies) or inside
+
+
+def precise(found: Ratio) -> bool:
+    """Whether the interval is as narrow as need be: half a per cent, or 5 % of the difference."""
+    if not 0 < found.low <= found.high < math.inf:
+        return False
+    half = math.log(found.high / found.low) / 2
+    return half <= max(0.005, 0.05 * abs(math.log(found.ratio)))
+
+
+# --------------------------------------------------------------------------------- the parts
+
+
+def _interval(
+    pairs: list, other_pairs: list, used: list[int], confidence: float, intervals: int
+) -> tuple[float, float, float]:
+    """Estimate and interval of the log time ratio: by pairs, or by ranks where pairs are few."""
+    if not pairs:
+        return math.nan, -math.inf, math.inf
+    nominal = nominal_confidence(confidence, intervals, len(pairs))
+    if len(used) >= stats.min_pairs(nominal):
+        logs = [_log_ratio(pairs[i], other_pairs[i]) for i in used]
+        centre, (low, high) = stats.hodges_lehmann(logs), stats.signed_rank_interval(logs, nominal)
+        return centre, min(low, centre - LEAST_HALF_WIDTH), max(high, centre + LEAST_HALF_WIDTH)
+    flat = [[math.log(v) for pair in p for v in pair] for p in (pairs, other_pairs)]
+    return stats.rank_sum_interval(*flat, nominal)
+
+
+def _log_ratio(first: tuple[float, float], second: tuple[float, float]) -> float:
+    (a1, a2), (b1, b2) = first, second
+    return (math.log(a1) + math.log(a2) - math.log(b1) - math.log(b2)) / 2
+
+
+def _word(low: float, high: float, margin: float) -> tuple[str, str]:
+    """Verdict and reason for an interval of the log time ratio.
+
+    >>> _word(-0.30, -0.25, 0.01)[0], _word(-0.005, 0.008, 0.01), _word(-0.2, 0.1, 0.01)[1]
+    ('faster', ('no measurable difference', 'within 0.8 %'), 'the interval is wide')
+    """
+    edge, wide = math.log1p(margin), WIDE_MARGINS * math.log1p(max(margin, 0.01))
+    if high < -edge:
+        return FASTER, ""
+    if low > edge:
+        return SLOWER, ""
+    if low <= 0 <= high:
+        if max(-low, high) <= wide:
+            return NO_DIFFERENCE, f"within {_percent(max(-low, high))} %"
+        return NOT_DECIDED, "the interval is wide"
+    near, far = sorted(map(abs, (low, high)))
+    found = f"{'slower' if low > 0 else 'faster'} by {_percent(near)} to {_percent(far)} %"
+    place = "less than" if far <= edge else "on both sides of"
+    return NOT_DECIDED, f"{found}, {place} the margin of {100 * margin:g} %"
+
+
+def _percent(log_ratio: float) -> str:
+    value = 100 * math.expm1(abs(log_ratio))
+    return f"{value:.2f}" if value < 0.1 else f"{value:.1f}"
+
+
+@dataclass(frozen=True)
+class _Variation:
+    """What speaks for it that one function varies by itself.
+
+    `proven`: beyond chance. `suspect`: too uneven to trust a verdict that would not stand.
+    """
+
+    name: str = ""
+    slow_s: float = math.nan
+    stretch: float = 0.0
+    suspect: bool = False
+    proven: bool = False
+    reason: str = ""
+
+
+def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> _Variation:
+    """Test whether disturbances hit one of two functions only, or one spreads more than the other.
+
+    A neighbour that disturbs the machine hits both alike, in proportion to the time they run:
+    rounds in which only one was slow are then as often the one's as the other's (binomial test;
+    discarded rounds count). A function that has slow calls of its own shows an excess.
+    """
+    keys = (name, other)
+    if name == other or len(rounds.lower_s[name]) + len(rounds.discarded) < 4:
+        return _Variation()
+    slow = [stats.disturbed(rounds.upper_s.get(key) or rounds.lower_s[key]) for key in keys]
+    alone = [int((slow[0] & ~slow[1]).sum()), int((slow[1] & ~slow[0]).sum())]
+    for hit in rounds.discarded:
+        if len(hit) == 1 and hit[0] in keys:
+            alone[keys.index(hit[0])] += 1
+    total = len(rounds.lower_s[name]) + len(rounds.discarded)
+    worst = 0 if alone[0] > alone[1] else 1
+    exposed = [_phase_seconds(rounds, key) for key in keys]
+    share = max(0.5, exposed[worst] / max(sum(exposed), 1e-300))
+    p = stats.excess_p(alone[worst], alone[1 - worst], share)
+    uneven = (
+        alone[worst] - alone[1 - worst] >= LEAST_SHARE * total
+        and alone[worst] >= 2 * alone[1 - worst]
+    )
+    if uneven and p < SUSPECT_P:
+        found = f"was slow in {alone[worst]} of {total} rounds in which {keys[1 - worst]!r} was not"
+        return _own(rounds, keys[worst], found, proven=p < PROVEN_P)
+    # In quiet rounds: how far does a phase's upper quartile lie above its lower one, and how
+    # much further than the other's?
+    if not (rounds.upper_s.get(name) and rounds.upper_s.get(other)) or len(used) < 8:
+        return _Variation()
+    spread = {
+        key: [_log_ratio(rounds.upper_s[key][i], rounds.lower_s[key][i]) for i in used]
+        for key in keys
+    }
+    further = [a - b for a, b in zip(spread[name], spread[other])]
+    low, high = stats.signed_rank_interval(further, nominal_confidence(0.95, 1, len(used)))
+    if low <= math.log(UNSTEADY) and high >= -math.log(UNSTEADY):
+        return _Variation()
+    key = name if low > 0 else other
+    return _own(rounds, key, "takes now more, now less time from call to call", proven=True)
+
+
+def _own(rounds: Rounds, key: str, found: str, *, proven: bool) -> _Variation:
+    """Describe a function that varies; the slow level is the median of its disturbed samples."""
+    times = [v for pair in rounds.lower_s[key] for v in pair]
+    level, limit = stats.quiet_limit(times or rounds.samples_s[key])
+    slow_s = stats.median([s for s in rounds.samples_s[key] if s > limit] or [level])
+    words = "varies by itself: it" if proven else "may vary by itself: it"
+    advice = "; put so many calls into one function that the variation averages out"
+    stretch = math.log(slow_s / level)
+    return _Variation(
+        key, slow_s, stretch, True, proven, f"{key!r} {words} {found}{advice if proven else ''}"
+    )
+
+
+def _phase_seconds(rounds: Rounds, key: str) -> float:
+    """Seconds for which a function runs in a round, about: what it offers to disturbances."""
+    times = [v for pair in rounds.lower_s[key] for v in pair] or rounds.samples_s[key]
+    in_a_round = len(rounds.samples_s[key]) / max(1, len(rounds.lower_s[key]))
+    return stats.quiet_limit(times)[0] * rounds.loops.get(key, 1) * max(1.0, in_a_round)
+
+
+def _stands(word: str, low: float, high: float, margin: float, own: _Variation, name: str) -> bool:
+    """Whether the verdict is the same at the slow level of the function that varies."""
+    if word not in (FASTER, SLOWER) or math.isnan(own.slow_s):
+        return False
     edge = math.log1p(margin)
-    word = FASTER if high < -edge else SLOWER if low > edge else NO_DIFFERENCE
-    if refusal or not math.isfinite(low):
-        word = NOT_DECIDED
-    ratio = math.exp(stats.hodges_lehmann(logs))
-    return Ratio(name, other, ratio, math.exp(low), math.exp(high), word, refusal, **about)
+    # The slower of the two only falls further behind in its slow phases.
+    if (own.name == name) == (word == SLOWER):
+        return True
+    gain = own.stretch
+    return high + gain < -edge if word == FASTER else low - gain > edge
+
+
+def _quiet_levels(rounds: Rounds, keys: tuple[str, str]) -> dict[str, float]:
+    """Seconds of a call when nothing disturbs it, of those functions that were measured."""
+    times = {
+        key: [v for pair in rounds.lower_s[key] for v in pair] or rounds.samples_s.get(key, [])
+        for key in keys
+    }
+    return {key: stats.quiet_limit(values)[0] for key, values in times.items() if values}
+
+
+def _advice(
+    rounds: Rounds, taken: int, centre: float, low: float, high: float, margin: float, need: int
+) -> str:
+    """Which budget would decide, by what the rounds have taken so far."""
+    if rounds.rounds_s <= 0:
+        return ""
+    if taken >= need and math.isfinite(low):
+        edge, wide = math.log1p(margin), WIDE_MARGINS * math.log1p(max(margin, 0.01))
+        half, off = (high - low) / 2, abs(centre)
+        if off + half <= edge:
+            return ""  # known well enough: there is nothing to be decided
+        # Narrow enough to leave the margin behind, or to lie around 1.
+        target = max(off - edge, min(off, wide - off), 1e-9)
+        need = max(taken + 1, math.ceil(taken * max(1.0, half / target) ** 2))
+    each_s = rounds.rounds_s / max(1, taken + len(rounds.discarded))
+    seconds = rounds.before_s + 1.5 * need * each_s
+    if seconds > MOST_ADVISED_S:
+        return "; it would take more than ten minutes to decide on this machine"
+    return f"; budget_s={round_up(seconds):g} should decide"
+
+
+def round_up(seconds: float) -> float:
+    """Return a budget to recommend: the next number with one digit.
+
+    >>> round_up(2.1), round_up(34.0), round_up(0.05)
+    (3.0, 40.0, 0.05)
+    """
+    step = 10.0 ** math.floor(math.log10(seconds))
+    return math.ceil(round(seconds / step, 9)) * step
