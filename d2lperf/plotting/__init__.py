@@ -1,30 +1,18 @@
 """Figures: numbers in, axes in, axes out.
 
-Every function takes ``ax=None`` (a new figure then) and returns the axes. Matplotlib is imported
-when something is drawn. No style, backend or setting is changed, except by `set_figsize`.
+Each function takes ``ax=None`` (a new figure then) and returns the axes. Matplotlib is imported
+when something is drawn; no setting of it is changed, except by `set_figsize`.
 """
 
-from d2lperf.plotting.bars import bars
-from d2lperf.plotting.book import plot, set_figsize
-from d2lperf.plotting.colours import COLOURS, colour_of, colours_of
-from d2lperf.plotting.distributions import distributions
-from d2lperf.plotting.gantt import gantt
-from d2lperf.plotting.graph import graph
-from d2lperf.plotting.intervals import intervals
-from d2lperf.plotting.lines import lines
-from d2lperf.plotting.scores import scores
-
-__all__ = [
-    "COLOURS",
-    "bars",
-    "colour_of",
-    "colours_of",
-    "distributions",
-    "gantt",
-    "graph",
-    "intervals",
-    "lines",
-    "plot",
-    "scores",
-    "set_figsize",
-]
+from d2lperf.plotting.bars import bars as bars
+from d2lperf.plotting.book import plot as plot
+from d2lperf.plotting.book import set_figsize as set_figsize
+from d2lperf.plotting.colours import COLOURS as COLOURS
+from d2lperf.plotting.colours import colour_of as colour_of
+from d2lperf.plotting.colours import colours_of as colours_of
+from d2lperf.plotting.distributions import distributions as distributions
+from d2lperf.plotting.gantt import gantt as gantt
+from d2lperf.plotting.graph import graph as graph
+from d2lperf.plotting.intervals import intervals as intervals
+from d2lperf.plotting.intervals import scores as scores
+from d2lperf.plotting.lines import lines as lines

@@ -1,183 +1,113 @@
 """What ran when: a row for each lane, a bar for each span."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from d2lperf.plotting import style
-from d2lperf.plotting.colours import GREY, INK, SOFT, colours_of
+from d2lperf.plotting.colours import GREY, SOFT, colours_of, kind_of
 
-_LANE = "#F4F4F4"  # a row where nothing runs
-_MOST = 6  # this many names have a colour, the others are grey
-_OUTER, _INNER, _GAP, _HEADING = 0.7, 0.42, 0.3, 0.62  # heights
+_COLOURED = 6  # names with a colour of their own
 
 
 def gantt(
-    spans: Iterable[Sequence[Any]],
-    *,
-    lanes: Sequence[str] | None = None,
-    notes: Mapping[str, str] | None = None,
-    notes_title: str = "",
-    length_s: float | None = None,
-    colours: Mapping[str, str] | None = None,
-    ax: Any = None,
-) -> Any:
-    """Show what ran when: a row for each lane, a bar for each span.
+    spans: Iterable[Sequence[Any]], *, lanes: Sequence[str] | None = None,
+    notes: Mapping[str, str] | None = None, notes_title: str = "", length_s: float | None = None,
+    colours: Mapping[str, str] | None = None, ax: Any = None,
+) -> Any:  # fmt: skip
+    """Show what ran when: a row for each lane, a bar for each span; return the axes, in seconds.
 
-    The names on which most time went have a colour, the others are grey. A name stands in its bar
-    where it fits, and in the legend if it is missing in one. A span that took no time is a line.
+    The names on which most time went have a colour, the others are grey; a number at the end makes
+    no other name ("load 0", "load 1"). A name stands in its bar where it fits, and in a legend if
+    it is missing in one. A span that took no time is a line.
 
     Args:
-        spans: tuples (name, start_s, duration_s, lane, device, depth), times in seconds. Device
-            and depth may be missing; rows of one device stand together under its name. A span of
-            depth 1 or more lies inside another and is drawn below it, thinner.
+        spans: tuples (name, start_s, duration_s, lane, device, depth), times in seconds. Rows of
+            one device stand together. A span of depth 1 or more lies inside another one and is
+            drawn below it. Device and depth may be left out.
         lanes: the lanes to draw, from the top; by default all, in the order of the spans.
         notes: a text at the right of each lane, by lane; `notes_title` stands above.
         length_s: seconds along x; by default up to the last end.
         colours: colours for some names.
-        ax: where to draw.
-
-    Returns:
-        The axes.
+        ax: where to draw; a new figure by default.
 
     Raises:
-        ValueError: there are neither spans nor lanes, or a duration is negative.
+        ValueError: there are no lanes, or a duration is negative.
     """
-    rows = [(*span, "", 0)[:6] if len(span) == 4 else (*span, 0)[:6] for span in spans]
+    from matplotlib.colors import to_hex
+    from matplotlib.patches import Patch
+
+    rows = [(*span, *("", 0)[len(span) - 4 :])[:6] for span in spans]
     device = {lane: str(group) for *_, lane, group, _ in reversed(rows)}
-    if lanes is None:
-        lanes = list(dict.fromkeys(row[3] for row in rows))
-    if not lanes:
-        raise ValueError("there are no spans to draw")
-    groups = list(dict.fromkeys(device.get(lane, "") for lane in lanes))
-    lanes = sorted(lanes, key=lambda lane: groups.index(device.get(lane, "")))
+    lanes = list(dict.fromkeys(row[3] for row in rows) if lanes is None else lanes)
+    if not lanes or any(row[2] < 0 for row in rows):
+        raise ValueError("there must be spans or lanes to draw, and no duration below 0 s")
+    group = [device.get(lane, "") for lane in lanes]
+    order = sorted(range(len(lanes)), key=lambda i: group.index(group[i]))
+    lanes, group = [lanes[i] for i in order], [group[i] for i in order]
     rows = [row for row in rows if row[3] in lanes]
     names = [str(row[0]) for row in rows]
-    start, duration = (np.array([row[i] for row in rows], dtype=float) for i in (1, 2))
-    depth = np.array([row[5] for row in rows], dtype=int)
+    start, duration, depth = np.array([(*row[1:3], row[5]) for row in rows], float).reshape(-1, 3).T
     lane = np.array([lanes.index(row[3]) for row in rows], dtype=int)
-    if (duration < 0).any():
-        raise ValueError(f"a span takes {duration.min():g} s; a duration is 0 or more")
-    if length_s is None:
-        length_s = float((start + duration).max(initial=0.0))
+    length_s = float((start + duration).max(initial=0.0) if length_s is None else length_s) or 1.0
 
-    tops, heights, headings, y = [], [], [], 0.0
-    for i, name in enumerate(lanes):
-        group = device.get(name, "")
-        if len(groups) > 1 and (i == 0 or group != device.get(lanes[i - 1], "")):
-            headings.append((y + _GAP, group))
-            y += _HEADING
-        tops.append(y)
-        heights.append(_OUTER + _INNER * depth[lane == i].max(initial=0))
-        y += heights[-1] + _GAP
-    ax = style.axes(ax, 8.0, 1.0 + 0.44 * y)
-    unit, size = style.time_unit(length_s)
-    width = length_s / size or 1.0
-    ax.set(xlim=(-0.01 * width, 1.01 * width), ylim=(y - _GAP + 0.2, -0.2))
-    style.frame(ax, grid="x", left=False)
-    ax.grid(axis="x", color="white")
-    ax.tick_params(axis="y", length=0)
-    ax.set_xlabel(f"time ({unit})", color=INK)
-    for name, top, height in zip(lanes, tops, heights, strict=True):
-        ax.axhspan(top, top + height, color=_LANE, lw=0, zorder=0)
-        if notes:
-            style.beside(ax, top + height / 2, notes.get(name, ""))
-    if notes_title:
-        style.beside(ax, None, notes_title)
-    middles = [top + height / 2 for top, height in zip(tops, heights, strict=True)]
-    ax.set_yticks(middles, [_short(str(name)) for name in lanes], color=INK, parse_math=False)
-    for place, text in headings:
-        ax.annotate(
-            text, (0, place), (-4, 0), xycoords=ax.get_yaxis_transform(), ha="right", va="center",
-            textcoords="offset points", color=SOFT, fontsize="small", annotation_clip=False,
-            parse_math=False,
+    levels = np.array([depth[lane == i].max(initial=0) + 1 for i in range(len(lanes))])
+    several = len(set(group)) > 1
+    shown = [f"{g} {n}" if several and g not in n else str(n) for g, n in zip(group, lanes)]
+    ax = style.row_axes(ax, shown, "time", 0.42 * levels.mean())
+    ax.set_xlim(-0.01 * length_s, 1.01 * length_s)
+    style.ticks(ax.xaxis, False, "s")
+    style.note(ax, notes_title, (1, 1), (8, 4), xycoords="axes fraction")
+    ax.barh(range(len(lanes)), length_s, height=0.8, color="#F4F4F4", zorder=0)
+    for i in range(len(lanes)):
+        style.beside(ax, i, (notes or {}).get(lanes[i], ""))
+        if i and group[i] != group[i - 1]:
+            ax.axhline(i - 0.5, color=SOFT, lw=0.8)
+    kinds = [kind_of(name) for name in names]
+    key = _key(kinds, duration, {kind_of(name): c for name, c in (colours or {}).items()})
+    shades = [to_hex(key.get(kind, GREY)) for kind in kinds]
+    high = 0.8 / levels[lane]
+    below = lane - 0.4 + depth * high
+    ax.figure.canvas.figure.draw_without_rendering()  # the names of the lanes take their room
+    points = duration / length_s * ax.get_window_extent().width * 72 / ax.figure.dpi
+    _bars(ax, start, duration, below, high, shades, points)
+    fits = points > np.array([5 * len(name) + 4 for name in names])
+    for i in np.flatnonzero(fits)[:200]:
+        dark = np.dot([int(shades[i][j : j + 2], 16) for j in (1, 3, 5)], (0.3, 0.59, 0.11)) < 140
+        ax.text(
+            start[i] + duration[i] / 2, below[i] + high[i] / 2, names[i], ha="center", va="center",
+            color="white" if dark else "black", fontsize=9, clip_on=True, parse_math=False,
         )  # fmt: skip
-
-    key = _key(names, duration, colours or {})
-    shades = [key.get(name, GREY) for name in names]
-    below = np.array(tops)[lane] + np.where(depth > 0, _OUTER + _INNER * (depth - 1), 0)
-    high = np.where(depth > 0, _INNER, _OUTER)
-    points = _points(ax) / width  # for one unit of time
-    _bars(ax, start / size, duration / size, below, high, shades, points)
-    unwritten = _write(ax, names, start / size, duration / size, below + high / 2, shades, points)
-    _legend(ax, key, names, unwritten, points * width)
+    missing = {kind for kind, fit in zip(kinds, fits) if not fit}
+    named = [name for name in key if name in missing]
+    named += ["other"] if missing - set(key) else []
+    if named:
+        style.legend(
+            ax, [Patch(color=key.get(name, GREY), lw=0) for name in named],
+            [name[:28] for name in named], loc="lower left", bbox_to_anchor=(0, 1), frameon=False,
+            ncols=min(4, len(named)), borderaxespad=0.2, handlelength=1, handleheight=1,
+        )  # fmt: skip
     return ax
 
 
-def _short(label: str, wide: int = 28) -> str:
-    return label if len(label) <= wide else f"{label[: wide - 1]}…"
-
-
-def _points(ax: Any) -> float:
-    """How wide the axes will be, in points, once the names of the lanes have their room."""
-    layout = ax.figure.get_layout_engine()
-    if layout is not None:
-        layout.execute(ax.figure.figure)
-    return ax.get_window_extent().width * 72 / ax.figure.dpi
-
-
-def _key(names: list[str], duration: np.ndarray, given: Mapping[str, str]) -> dict[str, str]:
+def _key(names: Sequence[str], duration: np.ndarray, given: Mapping[str, str]) -> dict[str, str]:
     """Colours of the names on which most time went, in the order in which they appear."""
-    time: dict[str, float] = dict.fromkeys(names, 0.0)
-    for name, seconds in zip(names, duration.tolist(), strict=True):
+    time = dict.fromkeys(names, 0.0)
+    for name, seconds in zip(names, duration.tolist()):
         time[name] += seconds
-    most = sorted(time, key=time.__getitem__, reverse=True)[:_MOST]
-    chosen = [name for name in time if name in most or name in given]
-    return {**colours_of(chosen), **{name: given[name] for name in chosen if name in given}}
+    most = sorted(time, key=time.__getitem__, reverse=True)[:_COLOURED]
+    chosen = colours_of(name for name in time if name in most or name in given)
+    return {name: given.get(name, colour) for name, colour in chosen.items()}
 
 
-def _bars(ax, start, duration, below, high, shades, points) -> None:
-    """Draw all bars at once; those that took no time as lines."""
+def _bars(ax: Any, start: Any, duration: Any, below: Any, high: Any, shades: Any, points: Any):
+    """Draw all bars at once. A white edge parts neighbours where a bar is wide enough for it."""
     from matplotlib.collections import PolyCollection
 
-    corners = np.stack(
-        [
-            np.stack([start + i * duration, below + j * high], axis=1)
-            for i, j in ((0, 0), (0, 1), (1, 1), (1, 0))
-        ],
-        axis=1,
-    )
-    # A white edge tells neighbours apart where it leaves something of the bar.
-    wide = duration * points
-    edges = np.where(wide > 4, "white", shades) if len(shades) else []
-    lines = np.where(wide > 4, 0.6, np.where(wide > 0, 0.0, 1.0))
-    ax.add_collection(
-        PolyCollection(corners, facecolors=shades, edgecolors=edges, linewidths=lines, zorder=2),
-        autolim=False,
-    )
-
-
-def _write(ax, names, start, duration, middle, shades, points, most: int = 200) -> set[str]:
-    """Write names into bars that are wide enough; return those that do not fit in one."""
-    from matplotlib.colors import to_rgb
-
-    fits = duration * points > np.array([4.9 * len(name) + 6 for name in names])
-    if fits.sum() > most:
-        return set(names)
-    for i in np.flatnonzero(fits):
-        light = np.dot(to_rgb(shades[i]), (0.299, 0.587, 0.114)) > 0.55
-        ax.text(
-            start[i] + duration[i] / 2, middle[i], names[i], ha="center", va="center", zorder=4,
-            fontsize=8, color="black" if light else "white", clip_on=True, parse_math=False,
-        )  # fmt: skip
-    return {name for name, fit in zip(names, fits, strict=True) if not fit}
-
-
-def _legend(ax, key: dict[str, str], names: list[str], unwritten: set[str], width: float) -> None:
-    """Name the colours above the axes, if there is a bar without its name."""
-    from matplotlib.patches import Patch
-
-    shown = {name: colour for name, colour in key.items() if name in unwritten}
-    if unwritten - set(key):
-        shown["other"] = GREY
-    if not shown:
-        return
-    columns = max(1, min(len(shown), int(width / (5 * max(map(len, shown)) + 34))))
-    style.legend(
-        ax, [Patch(color=colour, lw=0) for colour in shown.values()], shown, loc="lower left",
-        bbox_to_anchor=(0, 1), ncols=columns, borderaxespad=0.2, borderpad=0.1,
-        handlelength=1, handleheight=1, handletextpad=0.5, columnspacing=1.4,
-    )  # fmt: skip
+    x, y = np.stack([start, start + duration]), np.stack([below, below + high])
+    corners = np.stack([x[[0, 0, 1, 1]], y[[0, 1, 1, 0]]]).transpose(2, 1, 0)
+    edges = ["white" if width > 4 else shade for width, shade in zip(points, shades)]
+    lw = np.where(points > 4, 0.6, np.where(points > 0.5, 0.0, 0.8))
+    bars = PolyCollection(corners, facecolors=shades, edgecolors=edges, linewidths=lw, zorder=2)
+    ax.add_collection(bars, autolim=False)

@@ -1,98 +1,78 @@
 """Small graphs of nodes and arrows."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import COLOURS, INK, SOFT
 
-_INPUT, _NODE, _RESULT, _MARKED = (
-    ("#F2F2F2", SOFT),
-    ("#DCEBF5", COLOURS["blue"]),
-    ("#D9F0E8", COLOURS["green"]),
-    ("#FBE3B5", COLOURS["vermillion"]),
-)
+_NODE, _INPUT = ("#DCEBF5", COLOURS["blue"]), ("#F2F2F2", SOFT)  # face, edge
+_MARKED = "#FBE3B5", COLOURS["vermillion"]
 
 
 def graph(
-    nodes: Iterable[Hashable],
-    edges: Iterable[Sequence[Any]],
-    *,
-    labels: Mapping[Any, str] | None = None,
-    highlight: Iterable[Hashable] = (),
-    ax: Any = None,
-) -> Any:
-    """Draw a small directed graph without cycles, such as a data flow, from left to right.
+    nodes: Iterable[Hashable], edges: Iterable[Sequence[Any]], *,
+    labels: Mapping[Any, str] | None = None, highlight: Iterable[Hashable] = (), ax: Any = None,
+) -> Any:  # fmt: skip
+    """Draw a small directed graph without cycles, from left to right; return the axes.
 
-    Each node stands one column right of the last of those it depends on (networkx's topological
-    generations). Inputs are grey, results green, highlighted nodes orange, others blue.
+    Each node stands right of those it depends on (networkx's topological generations), an input
+    just left of the first node that needs it. Inputs are grey, highlighted nodes orange.
 
     Args:
         nodes: names, in the order in which they stand in their column from the top.
         edges: pairs (from, to), or triples (from, to, text beside the arrow).
         labels: texts to show instead of the names.
         highlight: nodes to stand out.
-        ax: where to draw.
-
-    Returns:
-        The axes.
+        ax: where to draw; a new figure by default.
 
     Raises:
         ValueError: no nodes, an edge or a label of a node that is not given, or a cycle.
     """
     import networkx as nx
 
-    nodes, edges = list(nodes), [tuple(edge) for edge in edges]
-    labels, highlight = dict(labels or {}), set(highlight)
-    if not nodes:
-        raise ValueError("there are no nodes to draw")
-    for node in [*(end for edge in edges for end in edge[:2]), *labels, *highlight]:
-        if node not in nodes:
-            raise ValueError(f"an edge, label or highlight names {node!r}, which is not a node")
-    flow = nx.DiGraph()
+    nodes, edges, labels = list(nodes), [tuple(edge) for edge in edges], dict(labels or {})
+    used = {*(end for edge in edges for end in edge[:2]), *labels, *highlight}
+    if not nodes or used - set(nodes):
+        raise ValueError(f"these are not nodes: {used - set(nodes)}" if nodes else "no nodes")
+    flow = nx.DiGraph(edge[:2] for edge in edges)
     flow.add_nodes_from(nodes)
-    flow.add_edges_from(edge[:2] for edge in edges)
     if not nx.is_directed_acyclic_graph(flow):
-        cycle = [str(a) for a, _ in nx.find_cycle(flow)]
-        raise ValueError(f"the graph has a cycle: {' -> '.join([*cycle, cycle[0]])}")
-    layers = [sorted(layer, key=nodes.index) for layer in nx.topological_generations(flow)]
-    column = {node: i for i, layer in enumerate(layers) for node in layer}
+        raise ValueError(f"the graph has a cycle: {nx.find_cycle(flow)}")
+    column = {n: i for i, layer in enumerate(nx.topological_generations(flow)) for n in layer}
+    for node in nodes:
+        if not flow.in_degree(node) and flow.out_degree(node):
+            column[node] = min(column[after] for after in flow[node]) - 1
+    layers = [[n for n in nodes[::-1] if column[n] == i] for i in range(max(column.values()) + 1)]
+    place = nx.multipartite_layout(flow, dict(enumerate(layers)))
     text = {node: str(labels.get(node, node)) for node in nodes}
-    place = nx.multipartite_layout(flow, dict(enumerate(layer[::-1] for layer in layers)))
-    widest = max(len(line) for label in text.values() for line in label.split("\n"))
-    tall = max(label.count("\n") + 1 for label in text.values())
-    across = min(12.0, len(layers) * (0.09 * widest + 0.75))
-    ax = style.axes(ax, across, 0.4 + max(map(len, layers)) * (0.3 + 0.25 * tall))
+    wide = max(len(line) for label in text.values() for line in label.split("\n"))
+    tall = max(label.count("\n") for label in text.values())
+    rows, columns = max(map(len, layers)), len(layers)
+    ax = style.axes(ax, min(12, columns * (0.09 * wide + 0.75)), rows * (0.55 + 0.25 * tall) + 0.4)
     ax.set_axis_off()
-    ax.margins(0.6 / (len(layers) + 1), 0.15 if max(map(len, layers)) > 1 else 0.5)
+    ax.margins(0.6 / (columns + 1), 0.15 if rows > 1 else 0.5)
     boxes = {}
     for node in nodes:
-        fill, line = _NODE
-        if node in highlight:
-            fill, line = _MARKED
-        elif not flow.in_degree(node):
-            fill, line = _INPUT
-        elif not flow.out_degree(node):
-            fill, line = _RESULT
+        fill, line = _NODE if flow.in_degree(node) else _INPUT
+        fill, line = _MARKED if node in highlight else (fill, line)
         box = {"facecolor": fill, "edgecolor": line, "boxstyle": "round,pad=0.5"}
-        drawn = nx.draw_networkx_labels(
+        boxes |= nx.draw_networkx_labels(
             flow, place, {node: text[node]}, font_size=10, font_color=INK, bbox=box, ax=ax
         )
-        boxes |= drawn
     for source, target, *label in edges:
-        far = column[target] - column[source] > 1
+        bend = 0.25 if column[target] - column[source] > 1 else 0  # around what lies between
         (arrow,) = nx.draw_networkx_edges(
-            flow, place, [(source, target)], node_size=0, edge_color="#666666", arrowsize=14,
-            connectionstyle=f"arc3,rad={-0.25 if far else 0}", ax=ax,
+            flow, place, [(source, target)], node_size=0, edge_color="#666666", arrowsize=14, ax=ax,
+            connectionstyle=f"arc3,rad={-bend if place[source][1] >= 0 else bend}",
         )  # fmt: skip
         arrow.set(patchA=boxes[source].get_bbox_patch(), patchB=boxes[target].get_bbox_patch())
-        arrow.set_zorder(5)  # after the boxes, where it ends
+        arrow.set_zorder(5)  # it ends where a box ends, so the boxes are drawn first
         if label:
-            nx.draw_networkx_edge_labels(
+            beside = nx.draw_networkx_edge_labels(
                 flow, place, {(source, target): str(label[0])}, font_size=9, rotate=False, ax=ax
             )
+            beside[source, target].set_zorder(6)
     for written in ax.texts:
         written.set(parse_math=False, clip_on=False)
     return ax

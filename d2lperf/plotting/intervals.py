@@ -1,88 +1,98 @@
-"""Ratios with their intervals, coloured by their verdicts."""
+"""Ratios with their intervals beside a line at 1: of comparisons, and of predictions."""
 
-from __future__ import annotations
-
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from d2lperf.measuring.formats import format_ratio
 from d2lperf.plotting import style
-from d2lperf.plotting.colours import COLOURS, FAINT, GREY, INK, SOFT
-
-_VERDICTS = {"faster": COLOURS["green"], "slower": COLOURS["vermillion"]}
+from d2lperf.plotting.colours import COLOURS, FAINT, GREY, INK, colour_of
 
 
 def intervals(
-    ratios: Mapping[str, tuple[float, float, float]],
-    *,
-    margin: float | None = None,
-    verdicts: Mapping[str, str] | None = None,
-    xlabel: str = "time relative to the baseline",
-    sides: tuple[str, str] | None = ("faster", "slower"),
-    ax: Any = None,
-) -> Any:
-    """Show ratios with their intervals beside a line at 1.
+    ratios: Mapping[str, Sequence[float]], *, margin: float = 0.0,
+    verdicts: Mapping[str, str] | None = None, xlabel: str = "time relative to the baseline",
+    sides: tuple[str, str] = ("faster", "slower"), ax: Any = None,
+) -> Any:  # fmt: skip
+    """Show ratios with their intervals beside a line at 1; return the axes.
 
-    The colour says the verdict: green for "faster", vermillion for "slower", grey for every
-    other word. Without verdicts all rows are blue: no verdict is computed here.
+    The colour is that of the verdict: green for "faster", vermillion for "slower", grey for every
+    other word. Without verdicts all rows are blue; none is computed here.
 
     Args:
-        ratios: (ratio, low, high) by name; NaN for what is not known, 0 and infinity where an
-            interval has no end.
-        margin: differences up to it do not count: the band goes from 1 / (1 + margin) to
-            1 + margin. None for no band.
+        ratios: (ratio, low, high) by name; NaN where nothing is known, low 0 or high infinity
+            where an interval has no end.
+        margin: the band of differences that do not count: 1 / (1 + margin) to 1 + margin.
         verdicts: a word by name, such as "faster" or "not decided".
         xlabel: what the ratio is of.
-        sides: words for "below 1" and "above 1", or None.
-        ax: where to draw.
-
-    Returns:
-        The axes.
+        sides: words for below 1 and above 1.
+        ax: where to draw; a new figure by default.
 
     Raises:
         ValueError: no ratios, a ratio outside its interval, or a verdict without a ratio.
     """
-    verdicts = verdicts or {}
-    if not ratios:
-        raise ValueError("there are no ratios to draw")
-    if unknown := [name for name in verdicts if name not in ratios]:
-        raise ValueError(f"there is a verdict but no ratio for {', '.join(map(repr, unknown))}")
-    table = np.array([[float(end) for end in row] for row in ratios.values()])
-    for name, (ratio, low, high) in zip(ratios, table, strict=True):
-        if not (math.isnan(ratio) or 0 <= low <= ratio <= high):
+    if not ratios or set(verdicts or ()) - set(ratios):
+        raise ValueError(f"verdicts for {list(verdicts or ())}, ratios for {list(ratios)}")
+    texts, colours = [], []
+    for name, (ratio, low, high) in ratios.items():
+        if not (np.isnan(ratio) or 0 <= low <= ratio <= high):
             raise ValueError(f"{name}: the ratio {ratio:g} is not in [{low:g}, {high:g}]")
-    band = (1 / (1 + (margin or 0)), 1 + (margin or 0))
-    known = np.append(table[np.isfinite(table) & (table > 0)], band)
-    least, most = known.min(), known.max()
-    log = most > 3 * least
-    pad = (most / least) ** 0.1 if log else 0.1 * (most - least) or 0.05
-    ax = style.row_axes(ax, list(ratios), 0.46)
-    ax.set_xlim((least / pad, most * pad) if log else (least - pad, most + pad))
-    style.scale(ax.xaxis, log)
-    if margin:
-        ax.axvspan(*band, color=FAINT, lw=0, zorder=0)
+        word = (verdicts or {}).get(name, "")
+        text = "not known" if np.isnan(ratio) else format_ratio(ratio, low, high)
+        texts.append(f"{text}\n{word}".strip())
+        judged = colour_of(word) if word in ("faster", "slower") else GREY
+        colours.append(COLOURS["blue"] if verdicts is None else judged)
+    band = 1 / (1 + margin), 1 + margin
+    ax = _rows(ratios, list(ratios.values()), texts, colours, band, xlabel, ax)
+    ax.axvspan(*band, color=FAINT, lw=0, zorder=0)
+    top = {"xycoords": ax.get_xaxis_transform()}
+    style.note(ax, f"← {sides[0]}", (1, 1), (-6, 4), ha="right", **top)
+    style.note(ax, f"{sides[1]} →", (1, 1), (6, 4), **top)
+    return ax
+
+
+def scores(
+    rows: Iterable[Sequence[Any]], *, xlabel: str = "measured / predicted", ax: Any = None
+) -> Any:
+    """Show what was measured relative to what was predicted, beside a line at 1; return the axes.
+
+    Args:
+        rows: (label, predicted, measured, low, high), positive numbers. low and high are the ends
+            of the measured interval, or None.
+        xlabel: what the axis shows; it is logarithmic.
+        ax: where to draw; a new figure by default.
+
+    Raises:
+        ValueError: no rows, or a number that is not positive.
+    """
+    names, table = [], []
+    for label, predicted, *measured in rows:
+        found = [np.nan if value is None else value for value in measured]
+        if not (predicted > 0 and all(value > 0 or np.isnan(value) for value in found)):
+            raise ValueError(f"{label}: {predicted} or {found} is not positive")
+        names.append(label)
+        table.append([float(value) / predicted for value in (*found, np.nan, np.nan)[:3]])
+    if not names:
+        raise ValueError("there are no predictions to draw")
+    texts, colours = (
+        [f"× {style.quantity(row[0])}" for row in table],
+        [COLOURS["blue"]] * len(table),
+    )
+    ax = _rows(names, table, texts, colours, (1 / 1.5, 1.5), xlabel, ax, log=True)
+    style.note(ax, "predicted", (1, 1), (0, 4), ha="center", xycoords=ax.get_xaxis_transform())
+    return ax
+
+
+def _rows(names, table, texts, colours, least, xlabel, ax, log=False) -> Any:
+    """Draw rows of (ratio, low, high) with a line at 1, and show at least the values `least`."""
+    known = np.append([v for row in table for v in row if 0 < v < np.inf], least)
+    ax = style.row_axes(ax, names, xlabel, 0.46)
+    style.x_range(ax, known.min(), known.max(), log or known.max() > 3 * known.min())
     ax.axvline(1, color=INK, lw=1, zorder=1)
-    for i, (name, (ratio, low, high)) in enumerate(zip(ratios, table, strict=True)):
-        word = verdicts.get(name, "")
-        colour = _VERDICTS.get(word, GREY) if verdicts else COLOURS["blue"]
-        text, ends = "not known", (low, high)
-        if not math.isnan(ratio):
-            text = f"{style.number(ratio)} [{style.number(low)}, {style.number(high)}]"
-            if low == 0 and high == math.inf:
-                text = f"{style.number(ratio)}, no interval"
-            shown = np.clip(ends, *ax.get_xlim())
-            ax.plot(shown, [i, i], color=colour, lw=8, alpha=0.45, solid_capstyle="butt", zorder=3)
-            ax.plot([ratio], [i], "|", color=colour, ms=12, mew=2.2, zorder=4)
-        style.beside(
-            ax, i, f"{text}\n{word}" if word else text, color=INK if ratio == ratio else SOFT
-        )
-    for word, place, side in zip(sides or (), (-6, 6), ("right", "left"), strict=False):
-        ax.annotate(
-            f"← {word}" if place < 0 else f"{word} →", (1, 1), (place, 4), ha=side, color=SOFT,
-            xycoords=ax.get_xaxis_transform(), textcoords="offset points", fontsize="small",
-            parse_math=False,
-        )  # fmt: skip
-    ax.set_xlabel(xlabel, color=INK, parse_math=False)
+    for i, (ratio, *ends) in enumerate(table):
+        shown, row = np.clip(ends, *ax.get_xlim()), {"color": colours[i], "zorder": 3}
+        ax.plot(shown, [i, i], lw=8, alpha=0.45, solid_capstyle="butt", **row)
+        ax.plot([ratio], [i], "o", ms=6, **row)
+        style.beside(ax, i, texts[i])
     return ax

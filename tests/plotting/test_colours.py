@@ -1,0 +1,65 @@
+"""One colour for a name everywhere; different colours for the names of a figure."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.colors import to_rgb
+
+from d2lperf.plotting import COLOURS, colour_of, colours_of
+
+NAMES = st.lists(st.text(min_size=1), min_size=1, max_size=len(COLOURS), unique=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "colour"),
+    [
+        ("eager", "blue"),
+        ("Compiled", "vermillion"),
+        ("forward", "sky"),
+        ("backward 3", "blue"),
+        ("all-reduce", "orange"),
+        ("rank 0", "blue"),
+        ("rank 2", "green"),
+        ("cuda:1", "vermillion"),
+        ("device 7", "blue"),
+    ],
+)
+def test_known_names_have_fixed_colours(name, colour):
+    assert colour_of(name) == COLOURS[colour]
+
+
+def test_communication_does_not_look_like_compute_nor_forward_like_backward():
+    assert colour_of("communication") != colour_of("compute")
+    assert colour_of("forward") != colour_of("backward")
+    assert colour_of("faster") != colour_of("slower")
+
+
+@given(st.text())
+def test_a_name_has_one_colour_and_a_number_at_its_end_makes_no_other(name):
+    assert colour_of(name) in {*COLOURS.values(), "#A6A6A6"}
+    assert colour_of(name) == colour_of(name) == colours_of([name])[name]
+    assert colour_of("loading rows 1") == colour_of("loading rows 23")
+
+
+@given(NAMES, st.data())
+def test_names_of_a_figure_differ_and_known_ones_keep_their_colour(names, data):
+    names = data.draw(st.permutations(list(dict.fromkeys(["eager", *names]))[: len(COLOURS)]))
+    found = colours_of(names)
+    assert list(found) == names
+    assert found.get("eager", COLOURS["blue"]) == COLOURS["blue"]
+    free = [name for name in names if name != "eager"]
+    assert len({found[name] for name in free}) >= len({colour_of(name) for name in free})
+
+
+def test_more_names_than_colours_share_them():
+    found = colours_of(f"operation {'x' * i}" for i in range(20))
+    assert len(found) == 20 and set(found.values()) == set(COLOURS.values())
+
+
+def test_colours_differ_in_lightness_or_hue():
+    rgb = {name: np.array(to_rgb(colour)) for name, colour in COLOURS.items()}
+    for a, b in combinations(rgb, 2):
+        assert np.abs(rgb[a] - rgb[b]).sum() > 0.3, (a, b)

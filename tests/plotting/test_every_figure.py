@@ -1,0 +1,86 @@
+"""What holds for every function that draws."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from matplotlib import pyplot as plt
+
+from d2lperf import plotting
+
+# Each draws two things with given names.
+DRAW = {
+    "bars": lambda a, b, **o: plotting.bars({a: 1.0, b: 2.0}, low={a: 0.5}, high={a: 1.5}, **o),
+    "distributions": lambda a, b, **o: plotting.distributions({a: [1e-3] * 9, b: [2e-3]}, **o),
+    "gantt": lambda a, b, **o: plotting.gantt([(a, 0, 1, a, b), (b, 0, 1e-3, b, a)], **o),
+    "graph": lambda a, b, **o: plotting.graph([a, b], [(a, b, a)], **o),
+    "intervals": lambda a, b, **o: plotting.intervals({a: (1, 1, 1), b: (2, 1, 3)}, **o),
+    "lines": lambda a, b, **o: plotting.lines([1, 2], {a: [1, 2], b: [2, 1]}, xlabel=a, **o),
+    "scores": lambda a, b, **o: plotting.scores([(a, 1, 2, 1, 3), (b, 1, 2)], **o),
+    "plot": lambda a, b, ax=None: plotting.plot([1, 2], legend=[a], xlabel=b, axes=ax),
+}
+
+
+@pytest.fixture(params=DRAW)
+def draw(request):
+    return DRAW[request.param]
+
+
+def shown(ax):
+    """All texts of a drawn figure."""
+    legend = ax.get_legend()
+    texts = [*ax.texts, *ax.get_yticklabels(), *(legend.get_texts() if legend else [])]
+    return " ".join(t.get_text() for t in [*texts, ax.xaxis.label]).replace("\n", " ")
+
+
+def test_importing_the_package_imports_no_matplotlib():
+    code = "import sys, d2lperf.plotting; print({'matplotlib', 'networkx'} & set(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "set()\n"
+
+
+def test_draws_into_the_axes_it_is_given_and_returns_them(draw):
+    _, (left, right) = plt.subplots(1, 2)
+    assert draw("a", "b", ax=right) is right
+    assert not left.has_data()
+    assert len(plt.get_fignums()) == 1
+
+
+@pytest.mark.parametrize("wrong", ["times.png", Path("times.png"), np.empty(2), 3])
+def test_a_wrong_ax_is_refused_with_advice(draw, wrong):
+    with pytest.raises(TypeError, match=r"plt\.subplots\(\)[^$]*savefig"):
+        draw("a", "b", ax=wrong)
+
+
+@pytest.mark.parametrize(
+    "name", ["$", "a$b", r"$\frac{$", "$a_b$", "_private", "__x__", r"\$", "^"]
+)
+def test_names_are_shown_as_they_are(draw, name):
+    """A10: a name with "$" crashed the drawing."""
+    ax = draw(name, "b")
+    ax.figure.canvas.draw()
+    assert name in shown(ax)
+    texts = [*ax.texts, *ax.get_yticklabels(), ax.xaxis.label, ax.yaxis.label]
+    texts += ax.get_legend().get_texts() if ax.get_legend() else []
+    assert not any(text.get_parse_math() for text in texts if name in text.get_text())
+
+
+NAMES = st.text(st.sampled_from("a$_^{}\\% <&é🙂"), min_size=1, max_size=12)
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+@pytest.mark.parametrize("kind", ["bars", "gantt", "graph", "lines"])
+@settings(
+    max_examples=15,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(names=st.lists(NAMES, min_size=2, max_size=2, unique_by=str.strip))
+def test_no_name_crashes_a_drawing(kind, names):
+    DRAW[kind](*names).figure.canvas.draw()
+    plt.close("all")

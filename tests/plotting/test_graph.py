@@ -1,0 +1,98 @@
+"""Boxes and arrows from left to right."""
+
+import pytest
+from matplotlib.colors import same_color
+from matplotlib.patches import FancyArrowPatch
+
+from d2lperf.plotting import COLOURS, graph
+
+NODES = ["x", "w", "mul", "b", "add", "y"]
+EDGES = [("x", "mul"), ("w", "mul"), ("mul", "add"), ("b", "add"), ("add", "y"), ("x", "y")]
+
+
+def place(ax):
+    return {text.get_text(): text.get_position() for text in ax.texts}
+
+
+def boxes(ax):
+    """Extents of the boxes on the canvas."""
+    ax.figure.canvas.draw()
+    patches = {t.get_text(): t.get_bbox_patch() for t in ax.texts if t.get_bbox_patch()}
+    return {name: patch.get_window_extent() for name, patch in patches.items()}
+
+
+def arrows(ax):
+    return [patch for patch in ax.patches if isinstance(patch, FancyArrowPatch)]
+
+
+def test_every_node_has_a_box_right_of_what_it_depends_on():
+    at = place(graph(NODES, EDGES))
+    assert sorted(at) == sorted(NODES)
+    assert all(at[source][0] < at[target][0] for source, target in EDGES)
+    assert at["b"][0] == at["mul"][0]  # an input stands just left of where it is needed
+
+
+def test_nodes_of_a_column_stand_in_their_order_from_the_top():
+    at = place(graph("abcd", [("a", "d"), ("b", "d"), ("c", "d")]))
+    assert at["a"][1] > at["b"][1] > at["c"][1]
+
+
+@pytest.mark.parametrize("labels", [{}, {"mul": "matrix\nproduct of three", "y": "result"}])
+def test_boxes_do_not_overlap_and_lie_inside_the_figure(labels):
+    ax = graph(NODES, EDGES, labels=labels)
+    found = list(boxes(ax).values())
+    assert not any(a.overlaps(b) for i, a in enumerate(found) for b in found[:i])
+    frame = ax.figure.bbox
+    assert all(frame.x0 <= b.x0 and b.x1 <= frame.x1 for b in found)
+    assert all(frame.y0 <= b.y0 and b.y1 <= frame.y1 for b in found)
+
+
+def test_arrows_run_from_border_to_border():
+    ax = graph(NODES, EDGES[:5])
+    found = boxes(ax)
+    assert len(arrows(ax)) == 5
+    for (source, target), arrow in zip(EDGES, arrows(ax)):
+        path = arrow.get_path()
+        x = arrow.get_transform().transform(path.vertices[path.codes != path.CLOSEPOLY])[:, 0]
+        near = 4 * ax.figure.dpi / 72
+        assert found[source].x1 - near <= x.min() < x.max() <= found[target].x0 + near
+
+
+def test_an_edge_over_several_columns_is_bent():
+    bent = [arrow.get_connectionstyle().rad != 0 for arrow in arrows(graph(NODES, EDGES))]
+    assert bent == [False] * 5 + [True]
+
+
+def test_inputs_and_highlighted_nodes_look_different():
+    ax = graph(NODES, EDGES, highlight=["mul"])
+    edge = {t.get_text(): t.get_bbox_patch().get_edgecolor() for t in ax.texts}
+    assert same_color(edge["mul"], COLOURS["vermillion"])
+    assert same_color(edge["add"], COLOURS["blue"])
+    assert not same_color(edge["x"], edge["add"])
+
+
+def test_labels_and_text_beside_an_edge():
+    ax = graph([1, 2], [(1, 2, "8 MB")], labels={1: "one"})
+    assert set(place(ax)) == {"one", "2", "8 MB"}
+    (x1, _), (x2, _), (x, _) = (place(ax)[name] for name in ("one", "2", "8 MB"))
+    assert x1 < x < x2
+
+
+def test_single_node_and_any_hashable():
+    graph(["alone"], []).figure.canvas.draw()
+    graph([("a", 1), 7, 2.5], [(("a", 1), 7)]).figure.canvas.draw()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "options", "words"),
+    [
+        ([], [], {}, "no nodes"),
+        (["a"], [("a", "b")], {}, "not nodes: {'b'}"),
+        (["a"], [], {"labels": {"z": "?"}}, "not nodes: {'z'}"),
+        (["a"], [], {"highlight": ["z"]}, "not nodes: {'z'}"),
+        (["a", "b"], [("a", "b"), ("b", "a")], {}, "cycle"),
+    ],
+)
+def test_graph_says_what_is_wrong(nodes, edges, options, words):
+    with pytest.raises(ValueError, match=words):
+        graph(nodes, edges, **options)

@@ -1,0 +1,65 @@
+"""Curves with markers."""
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.colors import same_color
+
+from d2lperf.plotting import COLOURS, lines
+
+X = [1, 10, 100]
+
+
+def ticks(axis):
+    axis.figure.canvas.draw()
+    low, high = axis.get_view_interval()
+    return [t.label1.get_text() for t in axis.get_major_ticks() if low <= t.get_loc() <= high]
+
+
+def test_one_curve_has_markers_and_no_legend():
+    ax = lines(X, torch.tensor([1.0, 2.0, 3.0]), xlabel="rows", ylabel="time (ms)")
+    (line,) = ax.lines
+    assert line.get_xydata().tolist() == [[1, 1], [10, 2], [100, 3]]
+    assert line.get_marker() not in ("", "None", None)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("rows", "time (ms)")
+    assert ax.get_legend() is None
+
+
+def test_several_curves_differ_in_colour_and_marker_and_are_named():
+    ax = lines({"eager": X, "compiled": X[:2]}, {"eager": [1, np.nan, 3], "compiled": [3, 2]})
+    assert same_color(ax.lines[0].get_color(), COLOURS["blue"])
+    assert same_color(ax.lines[1].get_color(), COLOURS["vermillion"])
+    assert ax.lines[0].get_marker() != ax.lines[1].get_marker()
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["eager", "compiled"]
+
+
+@pytest.mark.parametrize("log", ["", "x", "y", "xy"])
+def test_logarithmic_axes(log):
+    ax = lines(X, X, log=log)
+    assert ax.get_xscale() == ("log" if "x" in log else "linear")
+    assert ax.get_yscale() == ("log" if "y" in log else "linear")
+
+
+def test_ticks_have_units_or_are_plain_numbers():
+    ax = lines(X, [1e-6, 1e-4, 1e-2], log="xy", yunit="s")
+    assert {"1", "10", "100"} <= set(ticks(ax.xaxis))
+    assert {"1 µs", "10 µs", "1 ms", "10 ms"} <= set(ticks(ax.yaxis))
+
+
+def test_names_along_x_stay():
+    ax = lines(["small", "large"], {"a": [1, 2]})
+    assert ticks(ax.xaxis) == ["small", "large"]
+
+
+def test_intervals_of_some_curves():
+    ax = lines(X, {"a": [1, 2, 3], "b": [3, 2, 1]}, low={"a": [0, 1, 2]}, high={"a": [2, 3, 4]})
+    (ends,) = ax.collections
+    expected = [[[x, y - 1], [x, y + 1]] for x, y in zip(X, [1, 2, 3])]
+    np.testing.assert_array_equal(ends.get_segments(), expected)
+
+
+def test_lines_say_what_is_wrong():
+    with pytest.raises(ValueError, match="'b' has 3 values of x and 2 of y"):
+        lines(X, {"b": [1, 2]})
+    with pytest.raises(ValueError, match="log must be"):
+        lines(X, X, log="z")
