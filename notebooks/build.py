@@ -1,13 +1,15 @@
 """Stamp, execute and normalise notebooks: `python notebooks/build.py [NN ...] [--stamp|--check]`.
 
-Each notebook is executed from top to bottom in a fresh kernel of the running interpreter, as the
-tests will do it, and written back in one form, so that a second run differs only in what was
-measured. A notebook that fails is left as it was.
+Each notebook is executed from top to bottom in a fresh kernel, as the tests do it, and written back
+in one form, so that two runs differ only in what was measured. A notebook that fails stays as it
+was. Notebooks stand in notebooks/, deeper/ and frameworks/; those of frameworks/ name a kernel of
+their own (`d2lperf-NAME`), all others run in the running interpreter.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
 import hashlib
 import os
 import re
@@ -26,35 +28,38 @@ from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernel
 from tqdm import tqdm
 
 HERE = Path(__file__).resolve().parent
+FIGURES = HERE / "figures"
+FOLDERS = ("", "deeper", "frameworks")
 
-# The set-up cell of every notebook. It prints nothing when d2lperf is installed or when the
-# notebook is opened inside the repository (or beside it: a folder named d2lperf that is the
-# repository looks like a package without a file, hence `origin`).
+# The set-up cell of every notebook. `origin` is None where Python takes a folder named d2lperf,
+# such as a clone, for a package without files.
 SETUP = """\
-# Set-up, the same in every notebook (notebooks/build.py stamps it): find d2lperf or install it.
+#@title Set-up
+# Finds d2lperf around this notebook, or installs it (notebooks/build.py writes this cell).
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 if getattr(importlib.util.find_spec("d2lperf"), "origin", None) is None:
-    places = [Path.cwd() / "d2lperf", *Path.cwd().parents]
+    places = [Path.cwd() / "d2lperf", Path.cwd(), *Path.cwd().parents]
     clones = [str(p) for p in places if (p / "d2lperf" / "__init__.py").is_file()]
     sys.path[:0] = clones[:1]
-    if not clones and subprocess.call([sys.executable, "-m", "pip", "install", "-q", "d2lperf"]):
-        todo = "get its whole repository and open this notebook in the folder notebooks/ there"
-        raise ModuleNotFoundError(f"d2lperf is not here and pip could not install it: {todo}")"""
+    pip = [sys.executable, "-m", "pip", "install", "-q", os.environ.get("D2LPERF_REPO", "")]
+    if not clones and (not pip[-1] or subprocess.call(pip)):
+        raise ModuleNotFoundError(
+            "d2lperf is not here. Open this notebook inside a clone of its repository, or set the "
+            "environment variable D2LPERF_REPO to what pip can install (a folder or git+https://...)"
+            " and run this cell again."
+        )"""
+FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}
 
-METADATA = {
-    "kernelspec": {
-        "display_name": "Python 3 (ipykernel)",
-        "language": "python",
-        "name": "python3",
-    },
-    "language_info": {"name": "python"},
-}
-KEPT_CELL_METADATA = ("tags", "jupyter")
+PYTHON = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+KEPT_CELL_METADATA = ("tags", "jupyter", "cellView")
 WIDGET = "application/vnd.jupyter.widget-view+json"
+OWN_KERNEL = "d2lperf-"  # how the name of a kernel begins that is not the running interpreter
+ATTACHMENT = re.compile(r"!\[[^\]]*\]\(attachment:([\w.-]+\.png)\)")
 
 
 class BuildError(Exception):
@@ -65,12 +70,14 @@ class BuildError(Exception):
 
 
 def tags(cell) -> list[str]:
-    """The tags of a cell; none is an empty list."""
+    """Return the tags of a cell; no tags are an empty list."""
     return list(cell.get("metadata", {}).get("tags", []))
 
 
 def stamp(notebook, name: str = "notebook"):
-    """Write the set-up cell into the one code cell that has the tag `setup`.
+    """Write the set-up cell, fold the cells tagged `hide-input` and embed the drawings.
+
+    A Markdown cell that says `![...](attachment:NAME.png)` gets notebooks/figures/NAME.png.
 
     Args:
         notebook: the notebook, changed in place.
@@ -80,16 +87,30 @@ def stamp(notebook, name: str = "notebook"):
         The notebook.
 
     Raises:
-        BuildError: there is no such cell, or more than one.
+        BuildError: not exactly one code cell has the tag `setup`, or a drawing is missing.
     """
     found = [c for c in notebook.cells if c.cell_type == "code" and "setup" in tags(c)]
     if len(found) != 1:
         raise BuildError(
-            f"{name}: asked for one code cell with the tag 'setup', found {len(found)}; "
+            f"{name}: found {len(found)} code cells with the tag 'setup'; "
             "give this tag to the first code cell, and to no other"
         )
-    if found[0].source != SETUP:
-        found[0].source = SETUP
+    found[0].source = SETUP
+    found[0].metadata["tags"] = ["setup", "hide-input"]
+    for cell in notebook.cells:
+        if "hide-input" in tags(cell):
+            cell.metadata.update(nbformat.from_dict(FOLDED))
+        if cell.cell_type != "markdown":
+            continue
+        wanted = {n: FIGURES / n for n in ATTACHMENT.findall(cell.source)}
+        missing = [n for n, path in wanted.items() if not path.is_file()]
+        if missing:
+            raise BuildError(f"{name}: there is no drawing {missing[0]} in {FIGURES.name}/")
+        cell.pop("attachments", None)
+        if wanted:
+            images = {n: base64.b64encode(path.read_bytes()) for n, path in wanted.items()}
+            images = {n: {"image/png": image.decode()} for n, image in images.items()}
+            cell["attachments"] = nbformat.from_dict(images)
     return notebook
 
 
@@ -97,7 +118,7 @@ def stamp(notebook, name: str = "notebook"):
 
 
 def as_a_terminal_shows(text: str) -> str:
-    r"""Text after its carriage returns and backspaces, with no spaces at the end of a line.
+    r"""Return text after its carriage returns and backspaces, without spaces at line ends.
 
     >>> as_a_terminal_shows("10 %\r100 %\ndone  \n")
     '100 %\ndone\n'
@@ -112,7 +133,7 @@ def as_a_terminal_shows(text: str) -> str:
 
 
 def normal_outputs(outputs, execution_count: int) -> list:
-    """Outputs in one form: a single stream of each name, where nbval compares just that.
+    """Return outputs in one form, with a single stream of each name, as nbval joins them.
 
     Args:
         outputs: outputs of one code cell.
@@ -130,7 +151,7 @@ def normal_outputs(outputs, execution_count: int) -> list:
                 continue
             streams[output.name] = output
         elif output.output_type in ("execute_result", "display_data"):
-            output.data.pop(WIDGET, None)  # dead without its kernel, and its name is random
+            output.data.pop(WIDGET, None)  # dead without its kernel
             if "text/plain" in output.data:
                 output.data["text/plain"] = as_a_terminal_shows(output.data["text/plain"])
             if not output.data:
@@ -138,7 +159,7 @@ def normal_outputs(outputs, execution_count: int) -> list:
             if output.output_type == "execute_result":
                 output.execution_count = execution_count
         elif output.output_type == "error":
-            # Frames name files of this machine; a reader's own run shows them.
+            # The frames name files of this machine.
             output.traceback = [f"{output.ename}: {output.evalue}"]
         normal.append(output)
     for stream in streams.values():
@@ -147,7 +168,7 @@ def normal_outputs(outputs, execution_count: int) -> list:
 
 
 def cell_id(cell, taken: set[str]) -> str:
-    """An identifier that depends on the cell alone, so that it survives a conversion.
+    """Return an identifier that depends on the cell alone, so that it survives a conversion.
 
     Args:
         cell: the cell.
@@ -171,10 +192,10 @@ def cell_id(cell, taken: set[str]) -> str:
 
 
 def normalise(notebook):
-    """Bring a notebook into the one form that is stored; running it twice changes nothing.
+    """Bring a notebook into the one form that is stored; doing it twice changes nothing.
 
-    Metadata are the least that a notebook needs; cells keep their tags; sources and printed text
-    have no spaces at line ends; executed cells are counted from 1.
+    Metadata are the least that a notebook needs; cells keep tags, folding and attachments; sources
+    and printed text have no spaces at line ends; executed cells are counted from 1.
 
     Args:
         notebook: the notebook, changed in place.
@@ -183,14 +204,15 @@ def normalise(notebook):
         The notebook.
     """
     notebook.nbformat, notebook.nbformat_minor = 4, 5
-    notebook.metadata = nbformat.from_dict(METADATA)
+    kernel = notebook.metadata.get("kernelspec", {})
+    kernel = kernel if kernel.get("name", "").startswith(OWN_KERNEL) else PYTHON
+    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    notebook.metadata = nbformat.from_dict(metadata)
     taken: set[str] = set()
     count = 0
-    cells = []
+    notebook.cells = [c for c in notebook.cells if c.source.strip()]
     for cell in notebook.cells:
         cell.source = re.sub(r"(?m)[ \t]+$", "", cell.source).strip("\n")
-        if not cell.source.strip():
-            continue
         metadata = {k: cell.metadata[k] for k in KEPT_CELL_METADATA if cell.metadata.get(k)}
         cell.metadata = nbformat.from_dict(metadata)
         cell["id"] = cell_id(cell, taken)
@@ -199,62 +221,45 @@ def normalise(notebook):
                 count += 1
                 cell.execution_count = count
             cell.outputs = normal_outputs(cell.outputs, count)
-        cells.append(cell)
-    notebook.cells = cells
     return notebook
 
 
 def to_text(notebook) -> str:
-    """The notebook as it stands in its file."""
+    """Return the notebook as it stands in its file."""
     nbformat.validate(notebook)
     return nbformat.writes(notebook, indent=1, ensure_ascii=False).rstrip("\n") + "\n"
 
 
 def write(path: Path, text: str) -> None:
-    """Put text in place of a file at once: a reader sees the old one or the new one."""
+    """Replace a file at once: a reader sees the old text or the new one."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
             file.write(text)
         os.chmod(name, path.stat().st_mode if path.exists() else 0o644)
         os.replace(name, path)
-    except BaseException:
+    finally:
         Path(name).unlink(missing_ok=True)
-        raise
-
-
-def check_writable(folder: Path) -> None:
-    """Complain at once where a notebook could not be stored at the end.
-
-    Raises:
-        BuildError: no file can be made in the folder.
-    """
-    try:
-        handle, name = tempfile.mkstemp(dir=folder, prefix=".", suffix=".tmp")
-    except OSError as error:
-        raise BuildError(
-            f"the notebooks in {folder.name} cannot be stored: {error.strerror or error}. "
-            "Give yourself the right to write there, or build a copy of the folder."
-        ) from error
-    os.close(handle)
-    os.unlink(name)
 
 
 # --------------------------------------------------------------------------- executing
 
 
-class ThisInterpreter(KernelSpecManager):
-    """Every kernel name means the interpreter that runs this program."""
+class Kernels(KernelSpecManager):
+    """Every name means the running interpreter, except those that begin with `d2lperf-`."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        """The kernel of the running interpreter, whatever is registered under the name."""
+        """Return the specification of a kernel."""
+        if kernel_name.startswith(OWN_KERNEL):
+            return super().get_kernel_spec(kernel_name)
         return KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
 
 
 def kernel_environment() -> dict[str, str]:
-    """Environment of a kernel: as in the tests (conftest.py), strict and without progress bars."""
+    """Return a kernel's environment: strict, no progress bars, budgets in full length."""
     environment = dict(os.environ, D2LPERF_STRICT="1", TQDM_DISABLE="1")
-    environment.pop("MPLBACKEND", None)
+    for name in ("MPLBACKEND", "D2LPERF_BUDGET"):
+        environment.pop(name, None)
     return environment
 
 
@@ -270,9 +275,13 @@ def execute(notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300)
         timeout_s: longest time for one cell, in seconds.
 
     Raises:
-        BuildError: a cell raised or took too long, its kernel died, or it left files behind.
+        BuildError: a cell raised or took too long, its kernel died or is not there, or it left
+            files behind.
     """
-    manager = AsyncKernelManager(kernel_spec_manager=ThisInterpreter())
+    kernel = notebook.metadata.get("kernelspec", {}).get("name", "python3")
+    if kernel.startswith(OWN_KERNEL) and kernel not in KernelSpecManager().find_kernel_specs():
+        raise BuildError(f"{name}: its kernel {kernel} is not installed: make frameworks")
+    manager = AsyncKernelManager(kernel_name=kernel, kernel_spec_manager=Kernels())
     client = NotebookClient(
         notebook,
         km=manager,
@@ -281,24 +290,24 @@ def execute(notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300)
         record_timing=False,
         resources={"metadata": {"path": str(folder)}},
     )
-    client.owns_km = True  # so that it ends the kernel, too, when its cells have run
+    client.owns_km = True  # so that it ends the kernel when all cells have run
     code = [(i, c) for i, c in enumerate(notebook.cells) if c.cell_type == "code"]
     before = set(folder.iterdir())
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # its log, not the cells'
     with client.setup_kernel(env=kernel_environment(), **quiet):
         for count, (index, cell) in enumerate(tqdm(code, desc=name, unit="cell", leave=False), 1):
             cell.outputs, cell.execution_count = [], None
+            where = f"{name}: cell {index} (code cell {count})"
             try:
                 client.execute_cell(cell, index, execution_count=count, store_history=False)
             except CellExecutionError as error:
                 raise BuildError(
-                    f"{name}: cell {index} (code cell {count}) failed; the file is as it was.\n\n"
-                    f"{error.traceback or error}"
+                    f"{where} failed; the file is as it was.\n\n{error.traceback or error}"
                 ) from None
             except (CellTimeoutError, DeadKernelError) as error:
                 raise BuildError(
-                    f"{name}: cell {index} (code cell {count}): {type(error).__name__} "
-                    f"after at most {timeout_s:g} s; the file is as it was.\n\n{cell.source}"
+                    f"{where}: {type(error).__name__} after at most {timeout_s:g} s; the file is "
+                    f"as it was.\n\n{cell.source}"
                 ) from None
             cell.execution_count = count
     litter = sorted(p.name for p in set(folder.iterdir()) - before if not p.name.startswith("."))
@@ -313,29 +322,27 @@ def execute(notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300)
 
 
 def find(wanted: list[str], folder: Path = HERE) -> list[Path]:
-    """The notebooks asked for.
+    """Return the notebooks asked for, in order.
 
     Args:
-        wanted: numbers ("01"), beginnings of names or paths; none means all.
-        folder: where notebooks are.
-
-    Returns:
-        Paths in order of their names.
+        wanted: beginnings of paths below notebooks/, such as "01", "deeper" or "deeper/guards";
+            none means all.
+        folder: the folder notebooks/.
 
     Raises:
-        BuildError: nothing has this number or name.
+        BuildError: no notebook begins like this.
     """
-    everything = sorted(folder.glob("*.ipynb"))
-    if not wanted:
-        return everything
-    found = []
+    everything = [p for sub in FOLDERS for p in sorted((folder / sub).glob("*.ipynb"))]
+    names = {p.relative_to(folder).as_posix(): p for p in everything}
+    found = set(everything) if not wanted else set()
     for one in wanted:
-        hits = [p for p in everything if p.name.startswith(Path(one).name)]
+        start = one.removeprefix(f"{folder.name}/")
+        hits = [path for name, path in names.items() if name.startswith(start)]
         if not hits:
-            names = ", ".join(p.stem for p in everything) or "none"
-            raise BuildError(f"asked for notebook {one!r}; notebooks in {folder.name}/: {names}")
-        found += [p for p in hits if p not in found]
-    return sorted(found)
+            there = ", ".join(names) or "none"
+            raise BuildError(f"asked for notebook {one!r}; notebooks in {folder.name}/: {there}")
+        found.update(hits)
+    return [p for p in everything if p in found]
 
 
 def build(path: Path, *, run: bool = True, check: bool = False, timeout_s: float = 300) -> str:
@@ -343,7 +350,7 @@ def build(path: Path, *, run: bool = True, check: bool = False, timeout_s: float
 
     Args:
         path: the notebook.
-        run: execute it; otherwise only the set-up cell and the form are renewed.
+        run: execute it; otherwise only the stamped cells and the form are renewed.
         check: write nothing, and do not execute.
         timeout_s: longest time for one cell, in seconds.
 
@@ -354,22 +361,22 @@ def build(path: Path, *, run: bool = True, check: bool = False, timeout_s: float
         BuildError: the notebook failed, its folder is read-only, or `check` found that it is not
             in its final form.
     """
-    if not check:
-        check_writable(path.parent)
+    if not check and not os.access(path.parent, os.W_OK):
+        raise BuildError(
+            f"the notebooks in {path.parent.name} cannot be stored: the folder is read-only. "
+            "Give yourself the right to write there, or build a copy of the folder."
+        )
     before = path.read_text(encoding="utf-8")
-    notebook = stamp(nbformat.reads(before, as_version=4), path.stem)
+    notebook = normalise(stamp(nbformat.reads(before, as_version=4), path.stem))
     start = time.monotonic()
-    normalise(notebook)
     if run and not check:
         execute(notebook, path.stem, folder=path.parent, timeout_s=timeout_s)
         normalise(notebook)
     after = to_text(notebook)
+    if check and after != before:
+        todo = "run: python notebooks/build.py --stamp"
+        raise BuildError(f"{path.stem}: not in its final form; {todo}")
     if check:
-        if after != before:
-            todo = f"run: python notebooks/build.py {path.stem[:2]} --stamp"
-            raise BuildError(
-                f"{path.stem}: the set-up cell or the form is not the current one; {todo}"
-            )
         return f"{path.stem}: in its final form"
     if after != before:
         write(path, after)
@@ -379,36 +386,27 @@ def build(path: Path, *, run: bool = True, check: bool = False, timeout_s: float
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the program.
-
-    Args:
-        arguments: command-line arguments; those of the process by default.
-
-    Returns:
-        0 when every notebook was built, 1 when one was not.
-    """
+    """Run the program; return 0 when every notebook was built, 1 when one was not."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("notebooks", nargs="*", metavar="NN", help="number or name; all if none")
+    parser.add_argument("notebooks", nargs="*", metavar="NN", help="beginning of a name; none: all")
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--stamp", action="store_true", help="renew set-up and form, run nothing")
     group.add_argument("--check", action="store_true", help="write nothing; fail if not current")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one cell")
     options = parser.parse_args(arguments)
-    failures = 0
+    how = {"run": not options.stamp, "check": options.check, "timeout_s": options.timeout}
+    status = 0
     try:
-        for path in find(options.notebooks):
-            try:
-                done = build(
-                    path, run=not options.stamp, check=options.check, timeout_s=options.timeout
-                )
-                print(done, flush=True)
-            except BuildError as error:
-                print(error, file=sys.stderr, flush=True)
-                failures += 1
+        paths = find(options.notebooks)
     except BuildError as error:
-        print(error, file=sys.stderr)
-        failures += 1
-    return 1 if failures else 0
+        parser.exit(1, f"{error}\n")
+    for path in paths:
+        try:
+            print(build(path, **how), flush=True)
+        except BuildError as error:
+            print(error, file=sys.stderr, flush=True)
+            status = 1
+    return status
 
 
 if __name__ == "__main__":
