@@ -5,6 +5,5 @@ from d2lperf.timeline.record import record
 from d2lperf.timeline.timeline import Span, Timeline, TimelineError
 
 __all__ = [
-    *("Span", "Timeline", "TimelineError", "record"),
-    *("gaps", "intersection", "length", "union"),
-]
+    "Span", "Timeline", "TimelineError", "gaps", "intersection", "length", "record", "union",
+]  # fmt: skip

@@ -175,7 +175,7 @@ def read_events(listed: Iterable[Any]) -> list[Event]:
             other = kind == DeviceType.PrivateUse1  # torch.device knows the name it was given
             device = torch.device("privateuseone" if other else kind.name.lower()).type, index
         start = event.start_ns()
-        found.append(Event(event.name(), device, stream, start, start + event.duration_ns()))
+        found.append(Event(event.name(), device, stream, start, start + max(0, event.duration_ns())))
     return found
 
 

@@ -1,0 +1,506 @@
+"""Timelines made by hand: questions, faults, files, figures."""
+
+import copy
+import itertools
+import json
+import math
+import pickle
+import sys
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from matplotlib import pyplot as plt
+
+from d2lperf.timeline import Span, Timeline, TimelineError, union
+from d2lperf.timeline.record import CALL, Event, timeline_from_events
+
+GRID = 20
+pairs = st.lists(st.tuples(st.integers(0, GRID), st.integers(1, 5)), min_size=1, max_size=12)
+
+
+@pytest.fixture(autouse=True)
+def no_figure_stays():
+    yield
+    plt.close("all")
+
+
+def nested():
+    return Timeline.from_spans(
+        [
+            Span("inner", 1.0, 1.0, "a"),
+            ("outer", 0.0, 4.0, "a"),
+            ("innermost", 1.0, 0.5, "a"),
+            ("next", 4.0, 2.0, "a"),
+            ("copy", 3.0, 2.0, "b", "disk"),
+            ("signal", 8.0, 0.0, "b", "disk"),
+        ]
+    )
+
+
+def crossing():
+    """A recording, in which spans of a lane may cross."""
+    events = [
+        Event(CALL, None, 1, 1000, 9000),
+        Event("gemm", ("cuda", 0), 7, 2000, 4000),
+        Event("gemm", ("cuda", 0), 7, 3999, 5000),
+        Event("inside", ("cuda", 0), 7, 4100, 4200),
+    ]
+    return timeline_from_events(events, {}, called_ns=123_456_789)
+
+
+# Questions --------------------------------------------------------------------------------
+
+
+def test_spans_come_by_start_with_their_depth():
+    t = nested()
+    assert [(s.name, s.depth) for s in t.spans] == [
+        ("outer", 0),
+        ("inner", 1),
+        ("innermost", 2),
+        ("copy", 0),
+        ("next", 0),
+        ("signal", 0),
+    ]
+    assert t.spans[1] == Span("inner", 1.0, 1.0, "a", "CPU", 1) and t.spans[1].end_s == 2.0
+    assert (len(t), t.lanes, t.devices) == (6, ["a", "b"], ["CPU", "disk"])
+    assert (t.window_s, t.duration_s) == ((0.0, 8.0), 8.0)
+
+
+def test_busy_time_counts_nested_spans_once():
+    t = nested()
+    assert (t.busy_s("a"), t.busy_s("b")) == (6.0, 2.0)
+    assert (t.busy_fraction("a"), t.busy_fraction("b")) == (0.75, 0.25)
+
+
+def test_busy_frame_counts_nested_spans_once_where_a_sum_over_spans_does_not():
+    t = nested()
+    frame = t.busy_frame()
+    assert frame.to_dict("list") == {
+        "lane": ["a", "b"],
+        "device": ["CPU", "disk"],
+        "spans": [4, 2],
+        "busy_s": [6.0, 2.0],
+        "busy_fraction": [0.75, 0.25],
+    }
+    assert t.to_frame().groupby("lane").duration_s.sum()["a"] == 7.5
+
+
+def test_overlap_is_a_fraction_of_the_less_busy_lane():
+    t = Timeline.from_spans([("a", 0, 10, "long"), ("b", 8, 4, "short"), ("c", 20, 1, "late")])
+    assert t.overlap("long", "short") == t.overlap("short", "long") == 0.5
+    assert t.overlap("long", "late") == 0
+    assert t.overlap("long", "long") == 1
+
+
+@given(pairs, pairs)
+def test_fractions_against_a_grid(a, b):
+    ends = {"a": [(s, s + d) for s, d in a], "b": [(s, s + d) for s, d in b]}
+    spans = {lane: union(ends[lane]).tolist() for lane in ends}  # none of a lane cross
+    t = Timeline.from_spans([("x", s, e - s, lane) for lane in spans for s, e in spans[lane]])
+    busy = {lane: {c for s, e in ends[lane] for c in range(s, e)} for lane in ends}
+    cells = busy["a"] | busy["b"]
+    duration = max(cells) + 1 - min(cells)
+    assert t.busy_fraction("a") == pytest.approx(len(busy["a"]) / duration)
+    both = len(busy["a"] & busy["b"])
+    assert t.overlap("a", "b") == pytest.approx(both / min(map(len, busy.values())))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=30), st.floats(0, 1e6))
+def test_spans_one_after_the_other_never_overlap_by_rounding(durations, start):
+    starts = itertools.accumulate(durations[:-1], initial=start)
+    t = Timeline.from_spans([("x", s, d, "a") for s, d in zip(starts, durations, strict=True)])
+    assert {s.depth for s in t.spans} == {0}
+    assert t.busy_s("a") == pytest.approx(sum(durations), abs=1e-6)
+
+
+def test_moments_are_kept_and_take_no_time():
+    t = Timeline.from_spans([("work", 0, 2, "a"), ("mark", 1, 0, "a"), ("mark", 2, 0, "a")])
+    assert [(s.name, s.depth) for s in t.spans] == [("work", 0), ("mark", 1), ("mark", 0)]
+    assert t.busy_fraction("a") == 1
+    t = Timeline.from_spans([("mark", 1, 0, "a"), ("work", 1, 2, "b")])
+    assert t.busy_fraction("a") == 0 and math.isnan(t.overlap("a", "b"))
+    assert math.isnan(Timeline.from_spans([("mark", 1, 0, "a")]).busy_fraction("a"))
+
+
+def test_the_hosts_lanes_come_first():
+    spans = [("k", 0, 1, "s7", "cuda:0"), ("op", 0, 1, "main thread"), ("k", 0, 1, "x")]
+    assert Timeline.from_spans(spans).lanes == ["main thread", "x", "s7"]
+
+
+def test_repr_says_how_busy_each_lane_is():
+    assert repr(nested()).splitlines() == [
+        "timeline of 8.00 s: 6 spans",
+        "  a  busy 6.00 s",
+        "  b  busy 2.00 s",
+    ]
+
+
+# Filling by hand --------------------------------------------------------------------------
+
+
+def test_span_takes_the_time_of_a_block_and_nests():
+    t = Timeline()
+    with t.span("outer"):
+        with t.span("inner"):
+            pass
+        with pytest.raises(KeyError), t.span("fails"):
+            raise KeyError("x")
+    names = [(s.name, s.depth, s.lane) for s in t.spans]
+    assert names == [(n, d, "main thread") for n, d in (("outer", 0), ("inner", 1), ("fails", 1))]
+    outer, *inside = t.spans
+    assert all(outer.start_s <= s.start_s and s.end_s <= outer.end_s for s in inside)
+    with t.span("later", lane="disk", device="disk"):
+        pass
+    assert len(t) == 4 and t.lanes == ["main thread", "disk"]  # asked before, and still seen
+
+
+def test_many_threads_fill_a_timeline_while_it_is_asked():
+    """Devices and lanes appear at any moment: `lanes` of the first edition raised then."""
+    t, together, errors = Timeline(), threading.Barrier(5), []
+    number, each = 4, 100
+
+    def work(worker):
+        together.wait()
+        for i in range(each):
+            with t.span("step", lane=f"{worker} {i}", device=f"device {worker} {i}"):
+                pass
+
+    def ask():
+        together.wait()
+        while len(t) < number * each:
+            try:
+                lanes, devices = t.lanes, t.devices
+                assert len(set(lanes)) == len(lanes) and len(set(devices)) == len(devices)
+                assert len(t.spans) <= len(t)
+                t.busy_frame()
+            except Exception as error:  # noqa: BLE001
+                errors.append(error)
+                return
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(number)]
+    threads.append(threading.Thread(target=ask))
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # other threads come between any two steps of a question
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert not errors
+    assert len(t) == len(t.lanes) == len(t.devices) == number * each
+
+
+def test_a_timeline_can_be_pickled_and_copied():
+    for t in (nested(), crossing()):
+        for other in (pickle.loads(pickle.dumps(t)), copy.deepcopy(t)):
+            assert other.spans == t.spans and other.window_s == t.window_s
+            with other.span("more"):
+                pass
+            assert len(other) == len(t) + 1
+
+
+# Several workers --------------------------------------------------------------------------
+
+
+def test_timelines_of_workers_are_merged_on_one_clock():
+    a, b = Timeline(), Timeline()
+    with a.span("wait", lane="x"), b.span("work", lane="x"):
+        pass
+    with b.span("copy", lane="copies", device="disk"):
+        pass
+    t = Timeline.merge({"rank 0": a, "rank 1": b, "rank 2": Timeline()})
+    assert t.lanes == ["rank 0 x", "rank 1 x", "rank 1 copies"]
+    assert t.devices == ["rank 0", "rank 1", "rank 1 disk"]
+    spans = {s.name: s for s in t.spans}
+    assert spans["wait"].start_s <= spans["work"].start_s
+    assert spans["work"].end_s <= spans["wait"].end_s <= spans["copy"].start_s
+
+
+@given(pairs, st.integers(0, 10**9))
+def test_merging_changes_neither_spans_nor_busy_time(spans, shift):
+    lanes = {}
+    for start, duration in spans:
+        lane = lanes.setdefault(f"w{start % 3}", [])
+        if all(start >= a + d or start + duration <= a for a, d in lane):
+            lane.append((start, duration))
+    rows = {w: [("op", shift + a, d, "x") for a, d in lane] for w, lane in lanes.items()}
+    together = Timeline.from_spans([(*r[:3], f"{w} x") for w, lane in rows.items() for r in lane])
+    merged = Timeline.merge({w: Timeline.from_spans(lane) for w, lane in rows.items()})
+    assert [s[:4] for s in merged.spans] == [s[:4] for s in together.spans]
+    assert merged.window_s == together.window_s
+    assert all(merged.busy_s(lane) == together.busy_s(lane) for lane in merged.lanes)
+
+
+def test_merged_recordings_keep_spans_that_cross_and_their_whole_window():
+    both = Timeline.merge({"rank 0": crossing(), "rank 1": crossing()})
+    assert both.lanes == ["rank 0 cuda:0 stream 7", "rank 1 cuda:0 stream 7"]
+    assert both.window_s == (0.0, 8e-6) and len(both) == 6
+    assert len(Timeline.merge({"a": Timeline()})) == 0
+
+
+def test_workers_whose_lanes_have_one_name_are_refused():
+    a = Timeline.from_spans([("op", 0, 1, "b c")])
+    b = Timeline.from_spans([("op", 0, 1, "c")])
+    with pytest.raises(TimelineError, match="two workers have a lane 'a b c'. Rename"):
+        Timeline.merge({"a": a, "a b": b})
+
+
+# Faults -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda t: t.busy_fraction("a"),
+        lambda t: t.busy_s("a"),
+        lambda t: t.overlap("a", "b"),
+        lambda t: t.window_s,
+        lambda t: t.duration_s,
+        lambda t: t.plot(),
+    ],
+)
+def test_an_empty_timeline_says_so(ask):
+    t = Timeline()
+    with pytest.raises(TimelineError, match=r"has no spans. Fill it"):
+        ask(t)
+    assert (t.spans, t.lanes, t.devices, len(t)) == ([], [], [], 0)
+    assert repr(t) == "timeline without spans" and t.to_frame().empty and t.busy_frame().empty
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda t: t.busy_fraction("c"),
+        lambda t: t.busy_s("c"),
+        lambda t: t.overlap("a", "c"),
+        lambda t: t.plot(lanes=["c"]),
+    ],
+)
+def test_an_unknown_lane_is_named_with_those_that_there_are(ask):
+    with pytest.raises(TimelineError, match=r"no lane 'c'.*'a', 'b'"):
+        ask(nested())
+
+
+def test_spans_of_a_lane_that_cross_are_refused():
+    spans = [("load", 0, 2, "disk"), ("decode", 1, 2, "disk")]
+    words = r"'disk'.*'load' \(0 s to 2 s\).*'decode' \(1 s to 3 s\).*two lanes"
+    with pytest.raises(TimelineError, match=words):
+        Timeline.from_spans(spans)
+    spans[1] = ("decode", 1, 2, "another")
+    assert Timeline.from_spans(spans).overlap("disk", "another") == 0.5
+
+
+def test_blocks_of_one_lane_that_cross_are_refused_when_asked():
+    t = Timeline()
+    a, b = t.span("a", lane="x"), t.span("b", lane="x")
+    a.__enter__()
+    b.__enter__()
+    a.__exit__(None, None, None)
+    b.__exit__(None, None, None)
+    with pytest.raises(TimelineError, match=r"'a'.*'b'.*two lanes"):
+        t.busy_fraction("x")
+
+
+@pytest.mark.parametrize(
+    ("span", "words"),
+    [
+        (("load", 0, -1, "a"), "'load' in lane 'a'.*takes -1 s.*0 or more"),
+        (("load", float("nan"), 1, "a"), "starts at nan s.*finite"),
+        (("load", 0, float("nan"), "a"), "takes nan s.*finite"),
+        (("load", 0, float("inf"), "a"), "takes inf s.*finite"),
+        (("load", "soon", 1, "a"), r"a span is \(name, start_s.*'soon'"),
+        (("load", 5_000_000_000, 1, "a"), "starts at 5e.09 s.*in seconds"),
+        (("load", 0, 1e15, "a"), "takes 1e.15 s.*in seconds"),
+        (("load", 0, 1), r"a span is \(name, start_s"),
+        (7, r"a span is .* got 7"),
+        (("load", 0, 1, "a", "disk"), "lane 'a' belongs to 'CPU'.*'disk'"),
+    ],
+)
+def test_values_that_are_no_spans_are_refused(span, words):
+    with pytest.raises(TimelineError, match=words):
+        Timeline.from_spans([("first", 0, 0, "a"), span])
+
+
+def test_a_lane_of_two_devices_is_refused_before_the_block_runs():
+    t = Timeline()
+    with t.span("a", lane="x"):
+        pass
+    with pytest.raises(TimelineError, match="'x' belongs to 'CPU'"), t.span("b", lane="x", device="y"):  # fmt: skip  # noqa: E501
+        pytest.fail("the block ran")
+
+
+# Files ------------------------------------------------------------------------------------
+
+
+def check_trace(path):
+    """What Perfetto needs: named threads, and no spans of a thread that cross."""
+    trace = json.loads(path.read_text(encoding="utf-8"))
+    named, spans = set(), []
+    for event in trace["traceEvents"]:
+        assert type(event["pid"]) is int and type(event["tid"]) is int
+        if event["ph"] == "M":
+            named.add((event["name"], event["pid"], event["tid"]))
+            assert isinstance(event["args"]["name"], str)
+        else:
+            assert event["ph"] == "X" and event["ts"] >= 0 and event["dur"] >= 0
+            assert isinstance(event["name"], str)
+            spans.append(event)
+    for turn in (int, round):  # versions of Perfetto truncate or round to nanoseconds
+        open_ = {}
+        for event in spans:
+            assert ("process_name", event["pid"], 0) in named
+            assert ("thread_name", event["pid"], event["tid"]) in named
+            start, duration = turn(event["ts"] * 1e3), turn(event["dur"] * 1e3)
+            stack = open_.setdefault(event["tid"], [])
+            while stack and stack[-1] <= start:
+                stack.pop()
+            assert not stack or start + duration <= stack[-1]
+            stack.append(start + duration)
+    return spans
+
+
+def same(a, b):
+    return (a.spans, a.lanes, a.devices) == (b.spans, b.lanes, b.devices)
+
+
+@pytest.mark.parametrize("make", [nested, crossing, Timeline])
+def test_a_saved_timeline_comes_back_exactly(tmp_path, make):
+    t, path = make(), tmp_path / "t.json"
+    assert t.save(str(path)) == path
+    assert len(check_trace(path)) == len(t)
+    again = Timeline.load(path)
+    assert same(again, t) and repr(again) == repr(t)
+    assert again.save(tmp_path / "2.json").read_bytes() == path.read_bytes()
+    with again.span("more"):  # it can be filled further
+        pass
+    assert len(again.spans) == len(t) + 1
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 10**15), st.integers(0, 10**6)), min_size=1, max_size=9))
+def test_any_nanosecond_survives_a_file(tmp_path_factory, times):
+    path = tmp_path_factory.mktemp("traces") / "t.json"
+    events = [Event("k", ("cuda", 0), 7, start, start + d) for start, d in times]
+    t = timeline_from_events([Event(CALL, None, 1, 0, 1), *events], {}, called_ns=7)
+    assert len(check_trace(t.save(path))) == len(times)
+    assert same(Timeline.load(path), t)
+
+
+def test_loaded_timelines_of_two_processes_are_on_one_clock(tmp_path):
+    a, b = Timeline(), Timeline()
+    with a.span("outer", lane="x"), b.span("inner", lane="x"):
+        pass
+    loaded = {
+        name: Timeline.load(t.save(tmp_path / f"{name}.json")) for name, t in {"a": a, "b": b}.items()
+    }  # fmt: skip
+    assert same(Timeline.merge(loaded), Timeline.merge({"a": a, "b": b}))
+
+
+def test_names_are_saved_as_they_are_read(tmp_path):
+    # Perfetto's UI (version 52) shows an escape as backslash, u, 2202.
+    names = ["∂L", "half \udc80", 'a "q" \\ é\n', "$x"]
+    t = Timeline.from_spans([(name, i, 1, "läne") for i, name in enumerate(names)])
+    path = t.save(tmp_path / "t.json")
+    assert "∂L" in path.read_text(encoding="utf-8")
+    assert [s.name for s in Timeline.load(path).spans] == names
+
+
+def test_crossing_spans_are_two_threads_in_the_trace_and_one_lane_here(tmp_path):
+    path = crossing().save(tmp_path / "t.json")
+    trace = json.loads(path.read_text())
+    names = {e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
+    assert names == {"cuda:0 stream 7", "cuda:0 stream 7 (2)"}
+    assert Timeline.load(path).lanes == ["cuda:0 stream 7"]
+
+
+@pytest.mark.parametrize("text", ["", "[1, 2]", "{}", '{"traceEvents": []}', "\x00", "7"])
+def test_a_file_of_something_else_is_refused(tmp_path, text):
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(TimelineError, match=r"other.json' is not a file that Timeline.save wrote"):
+        Timeline.load(path)
+
+
+def test_a_missing_folder_or_file_is_named(tmp_path):
+    for use in (nested().save, Timeline.load):
+        with pytest.raises(FileNotFoundError, match="missing"):
+            use(tmp_path / "missing" / "t.json")
+
+
+# Figures ----------------------------------------------------------------------------------
+
+
+def drawn(monkeypatch, t, **options):
+    """What the timeline hands to the function that draws."""
+    from d2lperf import plotting
+
+    given = []
+    monkeypatch.setattr(plotting, "gantt", lambda spans, **rest: given.append((spans, rest)))
+    t.plot(**options)
+    return given[0]
+
+
+def test_plot_draws_outer_spans_from_the_start_of_the_window(monkeypatch):
+    t = Timeline.from_spans([("aten::mm", 5, 2, "x"), ("inner", 5, 1, "x"), ("b", 7, 1, "y", "d")])
+    spans, rest = drawn(monkeypatch, t)
+    assert [s[:5] for s in spans] == [("mm", 0, 2, "x", "CPU"), ("b", 2, 1, "y", "d")]
+    assert rest["lanes"] == ["x", "y"] and rest["length_s"] == 3
+    assert rest["notes"] == {"x": "67 % busy", "y": "33 % busy"}
+    spans, rest = drawn(monkeypatch, t, depth=None, lanes=["y", "x"], length_s=9)
+    assert [s.depth for s in spans] == [0, 1, 0]
+    assert rest["lanes"] == ["y", "x"] and rest["length_s"] == 9
+    _, rest = drawn(monkeypatch, t, colours={"aten::mm": "#123456"})
+    assert rest["colours"] == {"mm": "#123456"}
+
+
+def test_a_name_has_one_form_whatever_its_depth(monkeypatch):
+    """Colours go by these names; the first edition told AddmmBackward0 from AddmmBackward."""
+    names = ["autograd::engine::evaluate_function: AddmmBackward0", "AddmmBackward0"]
+    t = Timeline.from_spans([(names[0], 0, 2, "a"), (names[1], 0, 1, "a")])
+    spans, _ = drawn(monkeypatch, t, depth=None)
+    assert {s.name for s in spans} == {"AddmmBackward0"}
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("aten::linear", "linear"),
+        ("torch::autograd::AccumulateGrad", "AccumulateGrad"),
+        ("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", "AccumulateGrad"),
+        ("void (anonymous namespace)::softmax_warp<float, 4>(float*, int)", "softmax_warp"),
+        ("ampere_sgemm_128x64_tn", "ampere_sgemm_128x64_tn"),
+        ("Memcpy HtoD (Pageable -> Device)", "Memcpy HtoD (Pageable -> Device)"),
+        ("stage 1: send", "stage 1: send"),
+        ("x" * 50, "x" * 35 + "…"),
+        ("<>::", "<>::"),
+    ],
+)
+def test_names_are_shortened(monkeypatch, name, short):
+    spans, _ = drawn(monkeypatch, Timeline.from_spans([(name, 0, 1, "a")]))
+    assert spans[0].name == short
+
+
+def test_figures_of_odd_names_of_one_moment_and_of_recordings_are_drawn():
+    odd = Timeline.from_spans([("cost $x", 0, 1, "$lane", "$d"), ("_a", 1, 1, "$lane", "$d")])
+    for t in (odd, Timeline.from_spans([("mark", 3, 0, "a")]), crossing(), nested()):
+        ax = t.plot(depth=None)
+        ax.figure.canvas.draw()
+        texts = [text.get_text() for text in [*ax.texts, *ax.get_yticklabels()]]
+        assert any(t.lanes[0] in text for text in texts)
+    ax = plt.subplots()[1]
+    assert odd.plot(ax) is ax
+
+
+def test_a_path_instead_of_axes_is_refused():
+    with pytest.raises(TypeError, match=r"axes.*'x\.png'"):
+        nested().plot("x.png")
+
+
+def test_no_lanes_to_draw_is_refused_with_those_that_there_are():
+    with pytest.raises(TimelineError, match=r"lanes is empty. Choose from 'a', 'b'"):
+        nested().plot(lanes=[])
