@@ -176,7 +176,7 @@ def test_many_threads_fill_a_timeline_while_it_is_asked():
                 assert len(set(lanes)) == len(lanes) and len(set(devices)) == len(devices)
                 assert len(t.spans) <= len(t)
                 t.busy_frame()
-            except Exception as error:  # noqa: BLE001
+            except Exception as error:
                 errors.append(error)
                 return
 
@@ -246,7 +246,7 @@ def test_merged_recordings_keep_spans_that_cross_and_their_whole_window():
 def test_workers_whose_lanes_have_one_name_are_refused():
     a = Timeline.from_spans([("op", 0, 1, "b c")])
     b = Timeline.from_spans([("op", 0, 1, "c")])
-    with pytest.raises(TimelineError, match="two workers have a lane 'a b c'. Rename"):
+    with pytest.raises(TimelineError, match=r"two workers have a lane 'a b c'. Rename"):
         Timeline.merge({"a": a, "a b": b})
 
 
@@ -330,7 +330,8 @@ def test_a_lane_of_two_devices_is_refused_before_the_block_runs():
     t = Timeline()
     with t.span("a", lane="x"):
         pass
-    with pytest.raises(TimelineError, match="'x' belongs to 'CPU'"), t.span("b", lane="x", device="y"):  # fmt: skip  # noqa: E501
+    block = t.span("b", lane="x", device="y")
+    with pytest.raises(TimelineError, match="'x' belongs to 'CPU'"), block:
         pytest.fail("the block ran")
 
 
@@ -395,10 +396,9 @@ def test_loaded_timelines_of_two_processes_are_on_one_clock(tmp_path):
     a, b = Timeline(), Timeline()
     with a.span("outer", lane="x"), b.span("inner", lane="x"):
         pass
-    loaded = {
-        name: Timeline.load(t.save(tmp_path / f"{name}.json")) for name, t in {"a": a, "b": b}.items()
-    }  # fmt: skip
-    assert same(Timeline.merge(loaded), Timeline.merge({"a": a, "b": b}))
+    loaded = [Timeline.load(t.save(tmp_path / name)) for name, t in (("a", a), ("b", b))]
+    merged = Timeline.merge(dict(zip("ab", loaded, strict=True)))
+    assert same(merged, Timeline.merge({"a": a, "b": b}))
 
 
 def test_names_are_saved_as_they_are_read(tmp_path):
