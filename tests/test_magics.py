@@ -11,8 +11,9 @@ from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
-import d2lperf
 from d2lperf import magics
+from d2lperf.measuring.equality import ResultsDiffer
+from d2lperf.measuring.results import Comparison
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,7 @@ def shell(whole_shell):
 
 
 @pytest.fixture
-def seen(shell, monkeypatch):
+def seen(shell):
     """What %compare hands to compare(), which isn't run."""
     seen = {}
 
@@ -47,9 +48,9 @@ def seen(shell, monkeypatch):
         return "the comparison"
 
     shell.user_ns.update(x=[1, 2, 3])
-    instance = shell.magics_manager.registry["D2lperfMagics"]
-    monkeypatch.setattr(instance, "_compare", compare)
-    return seen
+    shell.register_magics(magics.D2lperfMagics(shell, compare=compare))
+    yield seen
+    shell.register_magics(magics.D2lperfMagics)
 
 
 def run(shell, code):
@@ -147,6 +148,8 @@ def test_a_minus_is_no_option(shell, seen):
         ("--budget 0.5", {"budget_s": 0.5}),
         ("--budget=0.5 --no-check", {"budget_s": 0.5, "check": False}),
         ("--isolated --seed 7 --margin 0.05", {"isolated": True, "seed": 7, "margin": 0.05}),
+        ("--rtol 1e-3 --atol=0.1", {"rtol": 1e-3, "atol": 0.1, "check": True}),
+        ("--seed 3", {"rtol": None, "atol": None}),
         # The margin of isolated functions is wider, and compare() knows it.
         ("--isolated", {"isolated": True, "margin": None}),
         ("--baseline 2", {"baseline": "max(x) + 3"}),
@@ -191,10 +194,17 @@ def test_an_expression_that_raises(shell):
     assert isinstance(result.error_in_exec, ZeroDivisionError)
 
 
+def test_results_that_differ_are_compared_with_the_tolerance_given(shell):
+    result = shell.run_cell("%compare --budget 0.2 1.0 ; 1.001", store_history=False)
+    assert isinstance(result.error_in_exec, ResultsDiffer)
+    found = run(shell, "%compare --budget 0.2 --rtol 0.01 1.0 ; 1.001")
+    assert isinstance(found, Comparison) and found.checked
+
+
 def test_for_real(shell):
     shell.user_ns.update(small=range(10), large=range(20000))
     found = run(shell, "%compare --budget 0.3 --no-check sum(small) ; sum(large)")
-    assert isinstance(found, d2lperf.Comparison)
+    assert isinstance(found, Comparison)
     assert found["sum(small)"].median_s < found["sum(large)"].median_s
     cell = "%%compare --budget 0.3 --baseline large\nsum(small) * 0\nlarge: sum(large) * 0"
     found = run(shell, cell)
@@ -204,8 +214,8 @@ def test_for_real(shell):
 
 def test_help_of_the_magic_lists_the_options(shell):
     text = shell.magics_manager.magics["line"]["compare"].__doc__
-    for option in ("--budget", "--baseline", "--no-check", "--isolated", "--margin", "--seed"):
-        assert option in text
+    for option in ("budget", "baseline", "no-check", "isolated", "margin", "seed", "rtol", "atol"):
+        assert f"--{option}" in text
 
 
 def test_unload_takes_the_magics_away(shell):

@@ -102,7 +102,7 @@ SAME = {
     ),
     "score of a guess": (
         f"{SCORE}\n  your guess 2.00, off by a factor of 1.1",
-        f"{SCORE}\n  your guess 2.00, as predicted",
+        f"{SCORE}\n  your guess 2.00, right",
     ),
     "break-even": (
         "break-even of compiled against eager: after 3,251 calls [3,100, 3,400]",

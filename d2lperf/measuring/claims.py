@@ -195,7 +195,7 @@ class Prediction:
             return f"{line}, your guess {self._show(self.own)}" if self.own is not None else line
         line += f", {self._off(self.value)}"
         if self.own is not None:
-            line += f"\n  your guess {self._show(self.own)}, {self._off(self.own)}"
+            line += f"\n  your guess {self._show(self.own)}, {self._off(self.own, 'right')}"
         return line
 
     __repr__ = __str__
@@ -211,14 +211,14 @@ class Prediction:
             found += f" [{self._show(self.low)}, {self._show(self.high)}]"
         return found
 
-    def _off(self, said: float) -> str:
+    def _off(self, said: float, close: str = "as predicted") -> str:
         """How far a number that was said is from what was measured."""
         if self.measured is None:
             return ""
         factor = _factor(said, self.measured)
         factor = max(factor, 1 / factor) if factor > 0 else factor
         if said == self.measured or factor < CLOSE:
-            return "as predicted"
+            return close
         inside = self.low is not None and self.high is not None and self.low <= said <= self.high
         hedge = " (inside the interval)" if inside else ""
         if math.isnan(factor):
@@ -252,7 +252,7 @@ class Predictions:
         for p in self._made:
             cells = [p._show(p.value), p._found().removeprefix("measured "), p._off(p.value)]
             if guesses:
-                cells += ["", ""] if p.own is None else [p._show(p.own), p._off(p.own)]
+                cells += ["", ""] if p.own is None else [p._show(p.own), p._off(p.own, "right")]
             rows.append(
                 f"<td style='text-align:left'>{html.escape(p.label)}</td>"
                 + "".join(f"<td class='score'>{html.escape(cell)}</td>" for cell in cells)

@@ -140,7 +140,7 @@ def median_interval(
         `(low, high)` in seconds; `(0, inf)` where there are too few phases.
 
     >>> median_interval([float(i) for i in range(1, 10)], 1, 0.95)
-    (1.0, 9.0)
+    (2.0, 8.0)
     """
     ordered, n = np.sort(samples_s), len(samples_s)
     phases = np.split(np.asarray(samples_s), range(per_phase, n, per_phase))

@@ -1,0 +1,116 @@
+"""The book's Timer and Benchmark, on a clock moved by hand."""
+
+import sys
+
+import pytest
+import streams
+
+from d2lperf.stopwatch import Benchmark, Timer
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def failing_at_the_second_call():
+    calls = []
+
+    def synchronize():
+        calls.append(1)
+        if len(calls) == 2:
+            raise RuntimeError("device lost")
+
+    return synchronize
+
+
+def test_timer_keeps_laps(clock):
+    timer = Timer(clock=clock)
+    for lap in (1.0, 2.0, 6.0):
+        timer.start()
+        clock.now += lap
+        assert timer.stop() == lap
+    assert timer.times == [1.0, 2.0, 6.0]
+    assert (timer.avg(), timer.sum(), timer.cumsum()) == (3.0, 9.0, [1.0, 3.0, 9.0])
+
+
+def test_timer_starts_when_it_is_made(clock):
+    timer = Timer(clock=clock)
+    clock.now += 5
+    assert timer.stop() == 5
+
+
+def test_timer_waits_for_devices_before_and_after(clock):
+    waits = []
+
+    def synchronize():
+        waits.append(clock.now)
+        clock.now += 1
+
+    timer = Timer(clock=clock, synchronize=synchronize)
+    clock.now += 5
+    assert timer.stop() == 6  # the work, and the wait for it
+    assert waits == [0, 6]
+
+
+def test_timer_without_laps_says_so():
+    with pytest.raises(ValueError, match="no lap yet"):
+        Timer().avg()
+    assert Timer().sum() == 0 and Timer().cumsum() == []
+
+
+def test_benchmark_prints_as_the_book_does(clock, capsys):
+    with Benchmark("eager", clock=clock) as bench:
+        clock.now += 0.12345
+    assert capsys.readouterr().out == "eager: 0.1235 sec\n"
+    assert bench.elapsed_s == pytest.approx(0.12345)
+    with Benchmark(clock=clock):
+        pass
+    assert capsys.readouterr().out == "Done: 0.0000 sec\n"
+
+
+def test_benchmark_waits_for_devices_before_and_after(clock):
+    def synchronize():
+        clock.now += 1  # a queue that takes a second to drain
+
+    with Benchmark("queue", clock=clock, synchronize=synchronize) as bench:
+        clock.now += 0.5
+    # The first wait is over before the clock starts, the second belongs to the block.
+    assert bench.elapsed_s == 1.5
+
+
+def test_benchmark_prints_and_lets_the_error_through(clock, capsys):
+    bench = Benchmark("broken", clock=clock)
+    with pytest.raises(ZeroDivisionError), bench:
+        clock.now += 2
+        1 / 0  # noqa: B018
+    assert capsys.readouterr().out == "broken: 2.0000 sec\n"
+    assert bench.elapsed_s == 2
+
+
+def test_benchmark_shows_the_blocks_error_when_the_device_fails_too(clock):
+    bench = Benchmark(clock=clock, synchronize=failing_at_the_second_call())
+    with pytest.raises(ZeroDivisionError), bench:
+        1 / 0  # noqa: B018
+
+
+def test_benchmark_raises_when_only_the_device_fails(clock, capsys):
+    bench = Benchmark("lost", clock=clock, synchronize=failing_at_the_second_call())
+    with pytest.raises(RuntimeError, match="device lost"), bench:
+        clock.now += 1
+    assert capsys.readouterr().out == "lost: 1.0000 sec\n"
+
+
+@pytest.mark.parametrize("how", streams.KINDS)
+def test_benchmark_outlives_a_closed_stdout(monkeypatch, clock, how):
+    monkeypatch.setattr(sys, "stdout", streams.unwritable(how))
+    with Benchmark("quiet", clock=clock) as bench:
+        clock.now += 3
+    assert bench.elapsed_s == 3
