@@ -1,0 +1,670 @@
+"""Worker processes: start them, talk to them, find out which one failed, end them.
+
+The calling process (a notebook's kernel) is never forked: OpenMP and CUDA do not survive a fork
+after torch was used. `multiprocessing`'s fork server is a fresh Python that imports torch and then
+waits; each worker is a fork of it, which takes milliseconds. Functions travel by cloudpickle.
+A worker that fails stays alive until the kernel ends it, so that the first error to arrive is the
+cause, and not what the other workers said about a lost connection.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dis
+import faulthandler
+import io
+import linecache
+import math
+import multiprocessing
+import os
+import pickle
+import queue
+import random
+import re
+import signal
+import sys
+import sysconfig
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import torch
+import torch.distributed as dist
+
+__all__ = ["Crew", "LaunchTimeout", "Packed", "Worker", "WorkerError", "pack"]
+
+# The server imports these once. The first optimiser of a process needs torch._dynamo, which takes
+# longer than torch itself.
+_PRELOAD = ["torch", "d2lperf.processes.launch", "torch._dynamo"]
+_LARGE_BYTES = 1 << 16  # memory of this size travels beside the pickle, not inside
+_PATIENCE_S = 1.0  # how long a "connection closed" waits for news of who closed it
+_GOODBYE_S = 3.0  # how long workers may take to leave when all is done
+_LEFTOVER_S = 0.3  # how long we wait for output of processes that they left behind
+
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARIES = (_OURS, "<frozen", *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
+_COLLECTIVES = os.path.dirname(dist.__file__) + os.sep
+# What gloo, NCCL and the store say when another rank is gone, or did not come in time.
+_SPEAKER = re.compile("gloo|c10d|nccl|ProcessGroup")
+_LOST = re.compile("(?i)connection|closed|broken pipe|failed to|remote|nccl(remote|system)error")
+_LATE = re.compile("(?i)time(d )?out")
+_GREETING = re.compile(  # gloo prints it for each group
+    rb"\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. "
+    rb"Expected number of connected peer ranks is : \d+"
+)
+_SETTINGS = {  # where to ask torch for a setting, and how to take it over
+    "get_default_dtype": "set_default_dtype",
+    "is_grad_enabled": "set_grad_enabled",
+    "get_float32_matmul_precision": "set_float32_matmul_precision",
+    "get_deterministic_debug_mode": "set_deterministic_debug_mode",
+}
+
+
+class WorkerError(RuntimeError):
+    """A worker died, or what it should get or return cannot travel.
+
+    Attributes:
+        rank: number of the worker at fault; None where it is not one worker's fault.
+        signal: number of the signal that killed it, or None.
+    """
+
+    rank: int | None = None
+    signal: int | None = None
+
+
+class LaunchTimeout(WorkerError):
+    """A collective waited longer than `timeout_s`, or the whole launch longer than `deadline_s`."""
+
+
+class WorkerTraceback(Exception):
+    """Shows the traceback of a worker, as the cause of the error that was raised there."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
+# ------------------------------------------------------------------------ what travels
+
+Packed = tuple[bytes, list[memoryview]]  # a pickle, and the memory that travels beside it
+
+
+class _Pickler(cloudpickle.Pickler):
+    """Cloudpickle that does not copy the memory of large tensors."""
+
+    def reducer_override(self, x: Any) -> Any:
+        if (
+            type(x) is torch.Tensor
+            and (x.device.type, x.layout) == ("cpu", torch.strided)
+            and x.numel() * x.element_size() >= _LARGE_BYTES
+            and x.is_contiguous()
+            and not (x.requires_grad or x.is_quantized or x.is_conj() or x.is_neg() or vars(x))
+        ):
+            memory = pickle.PickleBuffer(x.view(-1).view(torch.uint8).numpy())
+            return _tensor, (memory, x.dtype, x.shape)
+        return super().reducer_override(x)
+
+
+def _tensor(memory: Any, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
+    return torch.frombuffer(memory, dtype=dtype).view(shape)
+
+
+def pack(value: Any) -> Packed:
+    """Return the pickle of a value, and the memory of its large tensors and arrays."""
+    stream, beside = io.BytesIO(), []
+
+    def keep_inside(buffer: pickle.PickleBuffer) -> bool:
+        if buffer.raw().nbytes < _LARGE_BYTES:
+            return True
+        return beside.append(buffer.raw())
+
+    _Pickler(stream, protocol=5, buffer_callback=keep_inside).dump(value)
+    return stream.getvalue(), beside
+
+
+def _send(link: Connection, kind: str, packed: Packed = (b"", [])) -> None:
+    link.send((kind, [memory.nbytes for memory in packed[1]]))
+    link.send_bytes(packed[0])
+    for memory in packed[1]:
+        while memory:
+            memory = memory[os.write(link.fileno(), memory) :]
+
+
+def _receive(link: Connection) -> tuple[str, bytes, list[np.ndarray]]:
+    """Wait for a message; return its kind, the pickle and the memory beside it."""
+    kind, sizes = link.recv()
+    body, beside = link.recv_bytes(), []
+    for size in sizes:
+        beside.append(torch.empty(size, dtype=torch.uint8).numpy())  # aligned as torch wants it
+        memory = memoryview(beside[-1])
+        while memory:
+            count = os.readv(link.fileno(), [memory])
+            if not count:
+                raise EOFError
+            memory = memory[count:]
+    return kind, body, beside
+
+
+# ------------------------------------------------------------------------ in a worker
+
+here: _Here | None = None
+reporter: Callable[[Any], Any] | None = None  # where `report` sends its value
+
+
+def _work(link: Connection, out: Connection, err: Connection, settings: dict[str, Any]) -> None:
+    """Run in a worker, from its first moment to its last."""
+    global here, reporter
+    with suppress(OSError):
+        os.setpgid(0, 0)  # what it starts ends with it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    for name, fd, end in (("stdout", 1, out), ("stderr", 2, err)):
+        os.dup2(end.fileno(), fd)
+        end.close()
+        stream = open(fd, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    faulthandler.enable(all_threads=False)
+    atexit._clear()  # what the server would do at its end
+    weakref.finalize._registered_with_atexit = False
+    os.environ.clear()
+    os.environ.update(settings["environment"])
+    sys.path[:] = settings["path"]
+    linecache.cache.update(settings["cells"])
+    for name, value in settings["torch"].items():
+        if getattr(torch, name)() != value:  # some setters import half of torch
+            getattr(torch, _SETTINGS[name])(value)
+    torch.set_num_threads(settings["threads"])
+    # torch has its default seed, as in any fresh process. These two have the server's state.
+    random.seed()
+    np.random.seed()
+    here = _Here(link, settings)
+    reporter = lambda value: here.send("report", value, "the reported value")  # noqa: E731
+    here.live()
+    atexit._run_exitfuncs()
+
+
+class _Here:
+    """The worker that this process is: it runs tasks one by one and answers the kernel."""
+
+    def __init__(self, link: Connection, settings: dict[str, Any]):
+        self.index, self._label, self._advice = (settings[k] for k in ("index", "label", "advice"))
+        self._link, self._sending, self._tasks = link, threading.Lock(), queue.SimpleQueue()
+
+    def live(self) -> None:
+        threading.Thread(target=self._listen, daemon=True).start()
+        while (task := self._tasks.get()) is not None:
+            self._run(*task)
+
+    def send(self, kind: str, value: Any, what: str) -> None:
+        try:
+            packed = pack(value)
+        except Exception as error:
+            problem = WorkerError(
+                f"{self._label}: {what} ({type(value).__name__}) cannot be sent to the notebook: "
+                f"{error}. {self._advice}"
+            )
+            problem.rank = self.index
+            raise problem from error
+        with self._sending:
+            _send(self._link, kind, packed)
+
+    def _listen(self) -> None:
+        """In a thread: take tasks, say where the function is, end together with the kernel."""
+        main = threading.main_thread().ident
+        try:
+            while True:
+                kind, *task = _receive(self._link)
+                if kind == "where":
+                    frames = traceback.extract_stack(sys._current_frames()[main])
+                    self.send("where", _place(frames), "its place")
+                else:
+                    self._tasks.put(task if kind == "task" else None)
+        except (EOFError, OSError):
+            _kill(os.getpid())
+
+    def _run(self, body: bytes, beside: list[Any]) -> None:
+        try:
+            fn, args = pickle.loads(body, buffers=beside)
+            self.send("result", fn(*args), "its result")
+        except SystemExit:
+            raise
+        except BaseException as error:  # also KeyboardInterrupt and asyncio's CancelledError
+            self.send("error", _described(error), "its error")
+
+
+def _place(frames: Sequence[traceback.FrameSummary]) -> tuple[str, bool]:
+    """Where in the user's code that is, in words, and whether it waits for other ranks there."""
+    words = []
+    for frame in reversed(frames):
+        if not frame.filename.startswith(_LIBRARIES):
+            file = os.path.basename(frame.filename) if os.path.exists(frame.filename) else "cell"
+            words.append(f"{file}, line {frame.lineno}, in {frame.name}: {frame.line}")
+    text = "\n    called from ".join(words) or "not in the function yet"
+    return text, bool(frames) and frames[-1].filename.startswith(_COLLECTIVES)
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    """What the kernel may want to know of an error, with the error itself if it can travel."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
+        frames = frames.tb_next
+    text = traceback.format_exception(type(error), error, frames or error.__traceback__)
+    blob, message, chain = None, "", []
+    with suppress(Exception):  # an error of the user's may fail to say what it is
+        message = str(error)
+    with suppress(Exception):
+        sent = cloudpickle.dumps(error)
+        blob = sent if type(pickle.loads(sent)) is type(error) else None
+    late = _said_of_others(error) == "late"
+    while error is not None and error not in chain:
+        chain.append(error)
+        error = error.__cause__ or error.__context__
+    return {
+        "blob": blob,
+        "text": "".join(text).rstrip(),
+        "said": f"{type(chain[0]).__name__}: {message}",
+        "place": _place(traceback.extract_tb(frames))[0],
+        "late": late,
+        "doubtful": any(map(_said_of_others, chain)),
+    }
+
+
+def _said_of_others(error: BaseException) -> str:
+    """What torch.distributed says of other ranks by this error: "lost", "late" or nothing.
+
+    Words alone do not decide: a RuntimeError that the user's code raises is the user's own. The
+    instruction at which the innermost frame stopped tells a `raise` from a call into C++.
+    """
+    frames, message = error.__traceback__, ""
+    if not isinstance(error, RuntimeError) or frames is None:
+        return ""
+    with suppress(Exception):
+        message = str(error)
+    if not isinstance(error, dist.DistError):
+        while frames.tb_next is not None:
+            frames = frames.tb_next
+        code = frames.tb_frame.f_code
+        raised = dis.opname[code.co_code[frames.tb_lasti]] == "RAISE_VARARGS"
+        if raised and not code.co_filename.startswith(_COLLECTIVES):
+            return ""
+        if not _SPEAKER.search(message):
+            return ""
+    return "late" if _LATE.search(message) else "lost" if _LOST.search(message) else ""
+
+
+def _kill(pid: int) -> None:
+    """End a process with all of its group."""
+    for kill in (os.killpg, os.kill):
+        with suppress(OSError):
+            kill(pid, signal.SIGKILL)
+
+
+# ------------------------------------------------------------------------ in the kernel
+
+_starting = threading.Lock()
+
+
+@contextmanager
+def _server():
+    """Have the fork server running, and keep its forks from importing the caller's script."""
+    from multiprocessing import forkserver, resource_tracker
+
+    if sys.platform == "darwin":
+        os.environ.setdefault("OBJC_DISABLE_INITIALIZE_FORK_SAFETY", "YES")
+    with _starting:
+        multiprocessing.set_forkserver_preload(_PRELOAD)
+        # The stop button reaches every process of the kernel's group. The server ignores it, but
+        # only after its imports. (The tracker would unblock the signal.)
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            forkserver.ensure_running()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        main = vars(sys.modules["__main__"])
+        kept = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}
+        try:
+            main["__spec__"] = None
+            yield
+        finally:
+            main.update(kept)
+
+
+@dataclass
+class Worker:
+    """What the kernel knows of one worker.
+
+    Attributes:
+        index: its number, from 0.
+        label: its short name; who: its name in sentences.
+        process: the multiprocessing.Process.
+        open: what may have news: link, out, err (connections) and end (the process).
+        busy: True from a task to its answer.
+        value: the answer.
+        failure: what is known of its error or its death: error, doubtful, late, place, since.
+        place: where it is in the user's code, and whether it waits for other ranks there.
+        begun: pieces of lines that have no end yet, of out and err.
+        last_errors: what it wrote last to stderr.
+    """
+
+    index: int
+    label: str
+    who: str
+    process: Any = None
+    open: dict[str, Any] = field(default_factory=dict)
+    busy: bool = False
+    value: Any = None
+    failure: dict[str, Any] | None = None
+    place: tuple[str, bool] | None = None
+    begun: dict[str, list[bytes]] = field(default_factory=lambda: {"out": [], "err": []})
+    last_errors: bytes = b""
+
+    def start(self, settings: dict[str, Any]) -> None:
+        """Have it forked."""
+        self.open["link"], link = multiprocessing.Pipe()
+        self.open["out"], out = multiprocessing.Pipe(duplex=False)
+        self.open["err"], err = multiprocessing.Pipe(duplex=False)
+        settings = {**settings, "index": self.index, "label": self.label}
+        self.process = multiprocessing.get_context("forkserver").Process(
+            target=_work, args=(link, out, err, settings), name=self.label, daemon=False
+        )
+        try:
+            with _server():
+                self.process.start()
+            self.open["end"] = self.process.sentinel
+        except (EOFError, ConnectionError) as error:
+            raise WorkerError(_SERVER_ENDED) from error
+        finally:
+            for end in (link, out, err):
+                end.close()
+
+    def death(self) -> WorkerError:
+        """The error that says how it ended."""
+        status = self.process.exitcode
+        how = f"exited with status {status}"
+        hint = "Something called sys.exit or os._exit. Let the function return instead."
+        if status < 0:
+            names = {int(number): number.name for number in signal.Signals}
+            how = f"was killed by signal {-status} ({names.get(-status, 'without a name')})"
+            hint = "That is a crash in compiled code; what it wrote is above, if it did."
+        if -status in (signal.SIGKILL, signal.SIGTERM):
+            hint = "If nobody did that by hand, the system may have run out of memory."
+        when = "" if self.busy else " after its function had returned"
+        error = WorkerError(f"{self.who} {how}{when}. {hint}")
+        error.rank, error.signal = self.index, max(0, -status) or None
+        with suppress(OSError):
+            if status == 255:
+                os.kill(self.process.pid, 0)  # it lives: the server, which would tell us, does not
+                error = WorkerError(_SERVER_ENDED)
+        return error
+
+    def where(self) -> str:
+        """What it is doing, as far as is known, for an error message."""
+        if self.failure is not None:
+            return f"[{self.label}] {self.failure['place']}"
+        if not self.busy:
+            return f"[{self.label}] its function has returned"
+        if self.place is None:
+            return f"[{self.label}] does not answer: compiled code keeps Python from running there"
+        return f"[{self.label}] is at {self.place[0]}"
+
+
+_SERVER_ENDED = "the process that starts the workers has ended. Launch again."
+
+
+class Crew:
+    """Some workers, from their start to their end.
+
+    Args:
+        names: short name -> longer name of each worker; lines that it prints start with the first,
+            sentences about it with the second.
+        threads: threads of torch in each worker.
+        on_report: called as `on_report(index, value)`.
+        advice: a sentence for results that cannot be sent.
+
+    Leaving the `with` block lets the workers go; an error kills them. None is left afterwards.
+    """
+
+    def __init__(
+        self,
+        names: dict[str, str],
+        threads: int,
+        on_report: Callable[[int, Any], Any] | None = None,
+        advice: str = "Return tensors, arrays, numbers and containers of them.",
+    ):
+        if "forkserver" not in multiprocessing.get_all_start_methods():
+            raise NotImplementedError(
+                f"Workers are forks of a server process, which {sys.platform} does not support. "
+                "Use WSL 2 (Linux in Windows), or write the function and its launch to a script "
+                f"and run it with: torchrun --nproc-per-node {len(names)} script.py"
+            )
+        self.workers = [Worker(i, *pair) for i, pair in enumerate(names.items())]
+        cells = {k: v for k, v in linecache.cache.items() if len(v) == 4 and not os.path.exists(k)}
+        self._settings = {
+            "environment": dict(os.environ),
+            "path": sys.path,
+            "cells": cells,
+            "torch": {name: getattr(torch, name)() for name in _SETTINGS},
+            "threads": threads,
+            "advice": advice,
+        }
+        self._on_report = on_report
+        self._failed: list[Worker] = []  # in the order of their news
+
+    def __enter__(self) -> Crew:
+        try:
+            for worker in self.workers:
+                worker.start(self._settings)
+        except BaseException as error:
+            self.__exit__(type(error))
+            raise
+        return self
+
+    def give(self, task: Packed, workers: Sequence[Worker] = ()) -> None:
+        """Send a packed `(fn, args)` to some workers, or to all of them."""
+        self._failed.clear()
+        for worker in workers or self.workers:
+            worker.busy, worker.value, worker.failure = True, None, None
+            with suppress(ConnectionError):  # that it died will be heard
+                _send(worker.open["link"], "task", task)
+
+    def gather(
+        self,
+        workers: Sequence[Worker] = (),
+        timeout_s: float = math.inf,
+        deadline_s: float | None = None,
+    ) -> list[Any]:
+        """Wait for the answers and return them, or raise the reason why one will not come.
+
+        Args:
+            workers: those that have a task. Default: all.
+            timeout_s: how long a collective waits, in seconds, for the error message.
+            deadline_s: how long we wait, in seconds. Default: no limit.
+        """
+        end = math.inf if deadline_s is None else time.monotonic() + deadline_s
+        while any(w.busy or w.failure for w in workers or self.workers):
+            now, settle = time.monotonic(), math.inf
+            if self._cause():
+                raise self._cause()
+            if self._failed:  # each of them perhaps because of another one
+                first = self._failed[0].failure
+                settle = first["since"] + _PATIENCE_S
+                if now >= settle or not any(w.busy and "end" in w.open for w in self.workers):
+                    if not any(w.failure["late"] for w in self._failed):
+                        raise first["error"]
+                    raise self._too_late(
+                        f"a collective waited longer than timeout_s = {timeout_s:g} s: "
+                        "not every rank took part in it."
+                    )
+            if now >= end:
+                raise self._too_late(f"the launch took longer than deadline_s = {deadline_s:g} s.")
+            self._step(min(settle, end) - now)
+        return [w.value for w in workers or self.workers]
+
+    def _cause(self) -> BaseException | None:
+        """The first error that no other worker can have caused."""
+        return next((w.failure["error"] for w in self._failed if not w.failure["doubtful"]), None)
+
+    def _too_late(self, text: str) -> BaseException:
+        """The timeout, with the place of each worker; or the cause, if it arrives meanwhile."""
+        asked = [w for w in self.workers if w.busy]
+        for worker in asked:
+            worker.place = None
+            with suppress(ConnectionError):
+                _send(worker.open["link"], "where")
+        end = time.monotonic() + _PATIENCE_S
+        while any(w.busy and not w.place for w in asked) and time.monotonic() < end:
+            self._step(end - time.monotonic())
+        if self._cause():
+            return self._cause()
+        error = LaunchTimeout("\n".join([text, *(w.where() for w in self.workers)]))
+        late = [w.failure["error"] for w in self._failed if w.failure["late"]]
+        error.__cause__ = late[0].__cause__ if late else None
+        missing = [w for w in self.workers if w.busy and not (w.place and w.place[1])]
+        missing = missing or [w for w in self.workers if not w.busy and not w.failure]
+        error.rank = missing[0].index if len(missing) == 1 else None
+        return error
+
+    # ---- what arrives
+
+    def _step(self, timeout_s: float) -> None:
+        """Take in what has arrived, or wait for the next of it."""
+        sources = {end: (w, name) for w in self.workers for name, end in w.open.items()}
+        ready = wait(list(sources), None if timeout_s == math.inf else max(0.0, timeout_s))
+        handlers = {"link": self._on_message, "end": self._on_end}
+        for worker, name in map(sources.get, ready):
+            if name in worker.open:  # not closed by one before it
+                handlers.get(name, self._on_output)(worker, name)
+
+    def _close(self, worker: Worker, name: str) -> None:
+        worker.open.pop(name).close()
+        if any(worker.begun.get(name, ())):
+            self._show(worker, name, [b"".join(worker.begun.pop(name))])
+
+    def _on_output(self, worker: Worker, name: str) -> None:
+        """Show the lines that are whole."""
+        data = os.read(worker.open[name].fileno(), 1 << 20)
+        if not data:
+            return self._close(worker, name)
+        if name == "err":
+            worker.last_errors = (worker.last_errors + data)[-10_000:]
+        whole, newline, rest = data.rpartition(b"\n")
+        if newline:
+            self._show(worker, name, b"".join([*worker.begun[name], whole]).split(b"\n"))
+            worker.begun[name] = []
+        worker.begun[name].append(rest)
+
+    def _show(self, worker: Worker, name: str, lines: list[bytes]) -> None:
+        stream = sys.stdout if name == "out" else sys.stderr
+        for line in lines:
+            if not _GREETING.fullmatch(line):
+                # Of a progress bar, which goes back to the start of its line, what it showed last.
+                text = line.rstrip(b"\r").rsplit(b"\r", 1)[-1].decode(errors="replace")
+                stream.write(f"[{worker.label}] {text}\n")
+        stream.flush()
+
+    def _on_message(self, worker: Worker, name: str) -> None:
+        try:
+            kind, body, beside = _receive(worker.open[name])
+        except (EOFError, OSError):
+            return self._close(worker, name)
+        if kind == "where":
+            worker.place = pickle.loads(body)
+        elif kind == "error":
+            self._on_error(worker, **pickle.loads(body))
+        elif kind == "result":
+            worker.value = self._load(worker, kind, body, beside)
+            worker.busy = False
+        elif self._on_report is not None:
+            self._on_report(worker.index, self._load(worker, kind, body, beside))
+
+    def _load(self, worker: Worker, what: str, body: bytes, beside: Sequence[Any] = ()) -> Any:
+        try:
+            return pickle.loads(body, buffers=beside)
+        except Exception as error:
+            problem = WorkerError(
+                f"the {what} of {worker.label} arrived, but cannot be read here: "
+                f"{type(error).__name__}: {error}. {self._settings['advice']}"
+            )
+            problem.rank = worker.index
+            raise problem from error
+
+    def _on_error(
+        self, worker: Worker, blob: bytes | None, said: str, text: str, **more: Any
+    ) -> None:
+        """A function has raised."""
+        error = WorkerError(
+            f"{worker.label} raised {said} "
+            "(its traceback is above; the error itself cannot be sent to the notebook)"
+        )
+        if blob is not None:
+            error = self._load(worker, "error", blob)
+        if getattr(error, "rank", None) is None:
+            with suppress(Exception):
+                error.rank = worker.index
+        error.__cause__ = WorkerTraceback(f"{worker.who} raised this:\n{text}")
+        self._note(worker, error=error, **more)
+
+    def _on_end(self, worker: Worker, name: str) -> None:
+        """A process has ended: read its last message, and find out why."""
+        worker.process.join()
+        del worker.open[name]
+        while "link" in worker.open and worker.open["link"].poll():
+            self._on_message(worker, "link")
+        _kill(worker.process.pid)  # what it left behind
+        if worker.failure is None:
+            error = worker.death()
+            self._note(
+                worker,
+                error=error,
+                place=str(error),
+                # A library that loses another rank in a thread of its own aborts.
+                doubtful=error.signal == signal.SIGABRT,
+                late=b"operation timeout" in worker.last_errors,  # NCCL's words
+            )
+
+    def _note(self, worker: Worker, **failure: Any) -> None:
+        worker.busy, worker.failure = False, {**failure, "since": time.monotonic()}
+        self._failed.append(worker)
+
+    # ---- the end
+
+    def __exit__(self, kind: type | None, *_: Any) -> None:
+        """Leave no process, no connection and no unshown line behind."""
+        self._on_report = None
+        try:
+            for worker in self.workers:
+                if kind is not None and "end" in worker.open:
+                    _kill(worker.process.pid)
+                elif "link" in worker.open:
+                    with suppress(ConnectionError):
+                        _send(worker.open["link"], "leave")
+            self._see_off()
+        finally:
+            for worker in self.workers:
+                if "end" in worker.open:
+                    _kill(worker.process.pid)
+                    del worker.open["end"]
+                for name in list(worker.open):
+                    self._close(worker, name)  # a worker whose link ends, leaves
+                with suppress(ValueError, AttributeError):
+                    worker.process.close()
+
+    def _see_off(self) -> None:
+        """Show what the workers print until they have gone, or until it takes too long."""
+        end, leftover = time.monotonic() + _GOODBYE_S, math.inf
+        while (now := time.monotonic()) < min(end, leftover):
+            left = {name for worker in self.workers for name in worker.open}
+            if not left & {"out", "err", "end"}:
+                return
+            if "end" not in left:  # other processes hold the pipes open
+                leftover = min(leftover, now + _LEFTOVER_S)
+            self._step(min(end, leftover) - now)
