@@ -293,18 +293,18 @@ class Subject:
         guess = min(self.first_calls_s[1:] or self.first_calls_s)
         if guess > self._rules.slow_s or (self._setup is not None and guess > 0):
             return guess
+        readings = list(self.first_calls_s)
         loops = self._loops(guess) if guess > 0 else 1
         while True:
             took = self.run(loops)
-            # A clock that steps: a sample must last many of its steps.
-            if took > 0 and self._tick_s < 0:
-                self._tick_s = took
-            elif took <= 0:
-                self._tick_s = -1.0
+            readings.append(took)
+            if min(readings) <= 0 < max(readings):
+                # The clock goes in steps: a sample must last many of them.
+                self._tick_s = min(reading for reading in readings if reading > 0)
             if took >= self.sample_s / 2 or loops >= self._rules.most_loops:
                 break
-            grown = 10 * loops if took <= 0 else max(2 * loops, self._loops(took / loops))
-            loops = min(self._rules.most_loops, 10 * loops, grown)
+            wanted = max(2 * loops, self._loops(took / loops)) if took > 0 else 10 * loops
+            loops = min(self._rules.most_loops, 10 * loops, wanted)
         if took <= 0:
             raise RuntimeError(
                 f"{self.name!r} was called {loops} times and the clock did not move. "

@@ -251,9 +251,10 @@ def simultaneous_confidence(confidence: float, intervals: int) -> float:
 def quiet_limit(x: Sequence[float]) -> tuple[float, float]:
     """Return a function's quiet level, and the limit above which a time counts as disturbed.
 
-    The level is a low quantile: the 25th percentile of up to 60 times, the 10th of more, so that
+    The level is a low quantile: the 25th percentile of fewer than 32 times, else the 10th, so that
     it is found also where most times are disturbed. The limit lies 10 % above it, or three
-    times as far as the level lies above the lowest times (5th or 2nd percentile).
+    (five) times as far as the level lies above the 5th (2nd) percentile: for a bell curve that is
+    more than two standard deviations above the centre.
 
     Args:
         x: n >= 1 positive times, any unit.
@@ -262,17 +263,29 @@ def quiet_limit(x: Sequence[float]) -> tuple[float, float]:
     (1.0, 1.1)
     """
     logs = np.log(_as_vector(x, "quiet_limit"))
-    low, level = np.quantile(logs, [0.05, 0.25] if logs.size <= 60 else [0.02, 0.10])
-    limit = level + max(math.log(1.1), 3 * (level - low))
+    few = logs.size < 32
+    low, level = np.quantile(logs, [0.05, 0.25] if few else [0.02, 0.10])
+    limit = level + max(math.log(1.1), (3 if few else 5) * (level - low))
     return round(math.exp(level), 15), round(math.exp(limit), 15)
 
 
-def disturbed(rounds: Sequence[tuple[float, float]]) -> np.ndarray:
-    """Tell for each round of one function whether one of its two times is above the quiet limit."""
-    pairs = np.asarray(rounds, dtype=np.float64).reshape(-1, 2)
-    if not pairs.size:
-        return np.zeros(0, dtype=bool)
-    return pairs.max(axis=1) > quiet_limit(pairs.ravel())[1]
+def disturbed(*series: Sequence[tuple[float, float]], alike: bool = False) -> list[np.ndarray]:
+    """Tell for each function and round whether one of its two times is above the quiet limit.
+
+    Args:
+        series: for each function n pairs of positive times, any unit.
+        alike: take the limit of all as far above their levels as the most generous one, so that
+            counts can be compared.
+    """
+    pairs = [np.asarray(rounds, dtype=np.float64).reshape(-1, 2) for rounds in series]
+    if not all(p.size for p in pairs):
+        return [np.zeros(len(p), dtype=bool) for p in pairs]
+    limits = [quiet_limit(p.ravel()) for p in pairs]
+    most = max(limit / level for level, limit in limits)
+    return [
+        p.max(axis=1) > (level * most if alike else limit)
+        for p, (level, limit) in zip(pairs, limits)
+    ]
 
 
 def quiet_rounds(*series: Sequence[tuple[float, float]]) -> list[int]:
@@ -299,7 +312,7 @@ def quiet_rounds(*series: Sequence[tuple[float, float]]) -> list[int]:
     if len(lengths) != 1:
         raise ValueError(f"every function needs the same number of rounds, but got {lengths}.")
     n = lengths.pop()
-    quiet = np.flatnonzero(~np.any([disturbed(pairs) for pairs in series], axis=0))
+    quiet = np.flatnonzero(~np.any(disturbed(*series), axis=0))
     return quiet.tolist() if quiet.size >= min(16, n / 2) else list(range(n))
 
 

@@ -196,13 +196,15 @@ def judge(
     centre, low, high = _interval(pairs, other_pairs, used, confidence, intervals)
     own = _variation(rounds, name, other, used)
     known = math.isfinite(low)
+    levels = {key: (value, value) for key, value in _quiet_levels(rounds, (name, other)).items()}
+    quiet = math.log(levels[name][0] / levels[other][0]) if len(levels) == 2 else 0.0
     if name == other:
         centre, low, high, word, reason = 0.0, 0.0, 0.0, BASELINE, ""
     elif refusal:
         word, reason = NOT_DECIDED, refusal
     else:
         word, reason = _word(low, high, margin) if known else (NOT_DECIDED, "")
-        if own.suspect and not _stands(word, low, high, margin, own, name):
+        if own.suspect and not _stands(word, quiet, own, name, margin):
             word, reason = NOT_DECIDED, own.reason
         elif own.proven:
             reason = own.reason
@@ -210,7 +212,6 @@ def judge(
             need = least_rounds(confidence, intervals)
             reason = reason or f"an interval needs {need} rounds, and {len(pairs)} were measured"
             reason += _advice(rounds, len(pairs), centre, low, high, margin, need)
-    levels = {key: (value, value) for key, value in _quiet_levels(rounds, (name, other)).items()}
     if own.proven and own.name in levels:
         levels[own.name] = (levels[own.name][0], own.slow_s)
     if math.isnan(centre):  # not a single round: what the calls so far say
@@ -241,8 +242,10 @@ def judge(
 
 def settled(found: Ratio, margin: float) -> bool:
     """Whether more rounds would leave the verdict as it is: decided, or nothing to be decided."""
-    inside = 1 / (1 + margin) <= found.low and found.high <= 1 + margin
-    return found.verdict != NOT_DECIDED or bool(found.varies) or inside
+    # A difference that is known, and known to be smaller than the margin.
+    small = max(found.high, 1 / found.low) <= 1 + margin if found.low > 0 else False
+    small = small and not found.low <= 1 <= found.high
+    return found.verdict != NOT_DECIDED or bool(found.varies) or small
 
 
 def precise(found: Ratio) -> bool:
@@ -327,7 +330,8 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> _Varia
     keys = (name, other)
     if name == other or len(rounds.lower_s[name]) + len(rounds.discarded) < 4:
         return _Variation()
-    slow = [stats.disturbed(rounds.upper_s.get(key) or rounds.lower_s[key]) for key in keys]
+    uppers = [rounds.upper_s.get(key) or rounds.lower_s[key] for key in keys]
+    slow = stats.disturbed(*uppers, alike=True)
     alone = [int((slow[0] & ~slow[1]).sum()), int((slow[1] & ~slow[0]).sum())]
     for hit in rounds.discarded:
         if len(hit) == 1 and hit[0] in keys:
@@ -380,16 +384,20 @@ def _phase_seconds(rounds: Rounds, key: str) -> float:
     return stats.quiet_limit(times)[0] * rounds.loops.get(key, 1) * max(1.0, in_a_round)
 
 
-def _stands(word: str, low: float, high: float, margin: float, own: _Variation, name: str) -> bool:
-    """Whether the verdict is the same at the slow level of the function that varies."""
-    if word not in (FASTER, SLOWER) or math.isnan(own.slow_s):
-        return False
-    edge = math.log1p(margin)
-    # The slower of the two only falls further behind in its slow phases.
-    if (own.name == name) == (word == SLOWER):
-        return True
-    gain = own.stretch
-    return high + gain < -edge if word == FASTER else low - gain > edge
+def _stands(word: str, quiet: float, own: _Variation, name: str, margin: float) -> bool:
+    """Whether a verdict is the same at the quiet and at the slow level of what varies.
+
+    Args:
+        word: the verdict.
+        quiet: log time ratio of the two quiet levels.
+        own: the function that varies.
+        name: the function that the verdict is about.
+        margin: a difference smaller than this fraction does not count.
+    """
+    slow = quiet + (own.stretch if own.name == name else -own.stretch)
+    if word == FASTER:
+        return max(quiet, slow) < -math.log1p(margin)
+    return word == SLOWER and min(quiet, slow) > math.log1p(margin)
 
 
 def _quiet_levels(rounds: Rounds, keys: tuple[str, str]) -> dict[str, float]:
