@@ -121,13 +121,13 @@ class D2lperfMagics(Magics):
 
     @no_var_expand
     @magic_arguments()
-    @argument("--budget", type=float, metavar="SECONDS", help="time for everything")
+    @argument("--budget", dest="budget_s", type=float, metavar="SECONDS", help="for everything")
     @argument("--baseline", metavar="NAME", help="name or number of what the others are held to")
     @argument("--margin", type=float, help="a smaller difference does not count")
     @argument("--rtol", type=float, help="relative tolerance when the results are compared")
     @argument("--atol", type=float, help="absolute tolerance when the results are compared")
     @argument("--seed", type=int, help="of the random orders")
-    @argument("--no-check", action="store_true", help="do not compare the results first")
+    @argument("--no-check", dest="check", action="store_false", help="do not compare the results")
     @argument("--isolated", action="store_true", help="a process of its own for each")
     @argument("expressions", nargs="*", help="separated by ; (with %%%%compare: or by lines)")
     @line_cell_magic
@@ -148,20 +148,11 @@ class D2lperfMagics(Magics):
                 "SECONDS, --baseline NAME, --margin M, --rtol R, --atol A, --seed N, --no-check "
                 "and --isolated."
             )
-        args = parse_argstring(self.compare, "".join(options))
-        code = f"{rest}\n{cell}" if cell is not None else rest
-        functions = contenders(code, self.shell.user_ns)
-        return self._compare(
-            functions,
-            baseline=_baseline(args.baseline, list(functions)),
-            check=not args.no_check,
-            rtol=args.rtol,
-            atol=args.atol,
-            budget_s=args.budget,
-            isolated=args.isolated,
-            margin=args.margin,
-            seed=args.seed,
-        )
+        given = vars(parse_argstring(self.compare, "".join(options)))
+        del given["expressions"]
+        functions = contenders(rest if cell is None else f"{rest}\n{cell}", self.shell.user_ns)
+        given["baseline"] = _baseline(given["baseline"], list(functions))
+        return self._compare(functions, **given)
 
 
 def _baseline(wanted: str | None, names: list[str]) -> str | None:

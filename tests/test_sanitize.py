@@ -68,7 +68,9 @@ SAME = {
     "minutes": ("after 2 minutes", "after 1 minutes"),
     "both micro signs": ("3 \u00b5s", "4 \u03bcs"),
     "time in markdown": ("**37.1 µs** a call", "**9.2 µs** a call"),
-    "huge ratio": ("12.0 [3.1, inf]", "1.2e+03 [8.0e+02, 2.1e+03]"),
+    "huge ratio": ("12.0 [3.1, inf]", "1200.0 [800.1, 2100.5]"),
+    "ratio without an interval": ("b 0.981 [unknown]  not decided", "b unknown  not decided"),
+    "no ratio": ("<td>unknown</td>", "<td>0.981 [unknown]</td>"),
     "claim": (
         "claim borne out: scripted is faster than eager (time ratio 0.760 [0.752, 0.768])",
         "claim not decided here: scripted is faster than eager (time ratio 1.000 [0.952, 1.068])",
@@ -110,7 +112,7 @@ SAME = {
     ),
     "claim with a reason": (
         "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
-        "claim not decided here: a is faster than b (time ratio nan [0.000, inf]; too (very) few)",
+        "claim not decided here: a is faster than b (time ratio 1.000 [unknown]; too (very) few)",
     ),
     "claim on another rung": (
         "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
@@ -175,6 +177,7 @@ DIFFERENT = {
         "break-even of eager against compiled: never (slower)",
     ),
     "value of a sweep": (SWEEP, SWEEP.replace("  10   scripted", "  20   scripted")),
+    "unknown elsewhere": ("unknown: 1", "unknown: 2"),
     "discarded elsewhere": ("2 files discarded", "3 files discarded"),
     "verdict away from an interval": ("the verdict: faster", "the verdict: slower"),
     "unit of a count": ("from 24 rounds in", "from 24 pairs in"),

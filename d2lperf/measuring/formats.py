@@ -74,22 +74,25 @@ def format_ratio(ratio: float, low: float, high: float) -> str:
 
     Args:
         ratio: a time divided by another, nan where unknown.
-        low: lower end of the interval.
+        low: lower end of the interval, 0 where it has none.
         high: upper end, inf where it has none.
 
-    >>> format_ratio(0.76, 0.752, 0.768)
-    '0.760 [0.752, 0.768]'
+    >>> format_ratio(0.76, 0.752, 0.768), format_ratio(0.76, 0, math.inf)
+    ('0.760 [0.752, 0.768]', '0.760 [unknown]')
     """
 
     def show(x: float) -> str:
-        if math.isinf(x) or math.isnan(x):
-            return "inf" if x > 0 else "nan"
+        if math.isinf(x):
+            return "inf"
         if x >= 10:
             return f"{x:.1f}"
         digits = 2 - math.floor(math.log10(x)) if 0 < x < 0.1 else 3
         return f"{x:.{digits}f}"
 
-    return f"{show(ratio)} [{show(low)}, {show(high)}]"
+    if math.isnan(ratio):
+        return "unknown"
+    known = low > 0 or math.isfinite(high)
+    return f"{show(ratio)} [{f'{show(low)}, {show(high)}' if known else 'unknown'}]"
 
 
 def print_line(line: str) -> None:

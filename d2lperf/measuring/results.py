@@ -476,10 +476,9 @@ def _counts(found: list[Ratio], confidence: float, elapsed_s: float) -> str:
         return f"{low}" if low == high else f"{low} to {high}"
 
     used, out = span([f.rounds for f in ratios]), span([f.discarded for f in ratios])
-    return (
-        f"{confidence * 100:g} % intervals from {used} rounds in {elapsed_s:.2f} s "
-        f"({out} discarded)"
-    )
+    used += " round" if used == "1" else " rounds"
+    share = f"{confidence * 100:g} %"
+    return f"{share} intervals from {used} in {elapsed_s:.2f} s ({out} discarded)"
 
 
 def _reasons(found: list[Ratio], notes: list[str]) -> list[str]:

@@ -101,12 +101,13 @@ class Sweep(Shown, Saved):
             {name: [row[i] for row in rows] for name, rows in curves.items()} for i in range(4)
         )
         log = "x" if numbers and 0 < 10 * min(self.values) <= max(self.values) else ""
+        words = {"ylabel": f"time relative to {self.comparisons[0].baseline}"}
         if kind == "times":
-            words = {"ylabel": "median time of a call", "yunit": "s", "log": f"{log}y"}
-        else:
-            base = self.comparisons[0].baseline
-            words = {"ylabel": f"time relative to {base}", "log": log}
-        ax = plotting.lines(x, middle, low=low, high=high, xlabel=self.label, ax=ax, **words)
+            times = [time for curve in middle.values() for time in curve]
+            log += "y" if max(times) >= 10 * min(times) else ""
+            words = {"ylabel": "median time of a call", "yunit": "s"}
+        words |= {"xlabel": self.label, "log": log}
+        ax = plotting.lines(x, middle, low=low, high=high, ax=ax, **words)
         if kind == "ratios":
-            ax.axhline(1, color=plotting.colour_of("baseline"), lw=1, zorder=0)
+            ax.axhline(1, color=plotting.COLOURS["black"], lw=1, zorder=0)
         return ax

@@ -1,0 +1,64 @@
+"""How numbers are written."""
+
+import math
+
+import numpy as np
+import pytest
+
+from d2lperf.measuring.formats import format_ratio, format_seconds, format_value
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0 s"),
+        (1, "1.00 s"),
+        (1.2345, "1.23 s"),
+        (123.4, "123 s"),
+        (0.9999, "1.00 s"),
+        (0.0123, "12.3 ms"),
+        (3.71e-5, "37.1 µs"),
+        (9.996e-4, "1.00 ms"),
+        (2.87e-8, "28.7 ns"),
+        (5e-11, "0.0500 ns"),
+        (math.nan, "nan s"),
+        (np.float32(0.25), "250 ms"),
+    ],
+)
+def test_times_have_a_unit_and_three_digits(seconds, text):
+    assert format_seconds(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        ((0.76, 0.752, 0.768), "0.760 [0.752, 0.768]"),
+        ((1.2e-4, 1.1e-4, 1.31e-4), "0.000120 [0.000110, 0.000131]"),
+        ((0.0456, 0.01, 0.1), "0.0456 [0.0100, 0.100]"),
+        ((12.34, 9.87, math.inf), "12.3 [9.870, inf]"),
+        ((12.34, 0.0, math.inf), "12.3 [unknown]"),
+        ((math.nan, 0.0, math.inf), "unknown"),
+    ],
+)
+def test_ratios_keep_their_digits(ratio, text):
+    assert format_ratio(*ratio) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (3251, "", "3,251"),
+        (1.0, "", "1.00"),
+        (-0.25, "", "-0.250"),
+        (999.9, "", "1,000"),
+        (0.02, "s", "20.0 ms"),
+        (512, "B", "512 B"),
+        (2**31, "B", "2.15 GB"),
+        (1.5e12, "FLOP/s", "1.50 TFLOP/s"),
+        (13.2, "GiB", "13.2 GiB"),
+        (4, "kernels", "4 kernels"),
+        (math.inf, "B", "inf B"),
+    ],
+)
+def test_values_are_written_in_their_unit(value, unit, text):
+    assert format_value(value, unit) == text
