@@ -2,8 +2,9 @@
 #   make lab                          open the notebooks
 #   make test                         everything, the notebooks run strictly
 #   make notebooks [NN="00 01"]       execute them again and store their outputs
-# PYTHON=python3.12 chooses another interpreter (make clean first); LAB_ARGS and PYTEST_ARGS are
-# handed on: make lab LAB_ARGS=--no-browser, make test PYTEST_ARGS="tests -k stats".
+#   make lint                         check the style
+# PYTHON=python3.12 chooses another interpreter (make clean first). LAB_ARGS and PYTEST_ARGS are
+# passed on: make lab LAB_ARGS=--no-browser, make test PYTEST_ARGS="tests -k stats".
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -17,19 +18,19 @@ BIN := $(VENV)/bin
 endif
 RUN := $(abspath $(BIN))/python
 READY := $(VENV)/.ready
-# Jupyter's and pip's remarks on their own newest version are no news to a learner.
+# pip does not report its own newest version.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help lab test notebooks lint lock clean
 
 help:
-	@sed -n '2,6s/^# *//p' Makefile
+	@sed -n '2,5s/^# *//p' Makefile
 
 lab: $(READY)
 	cd notebooks && "$(RUN)" -m jupyterlab $(LAB_ARGS) 00-start-here.ipynb
 
 test: $(READY)
-	"$(RUN)" -m pytest $(PYTEST_ARGS)
+	"$(RUN)" -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
 
 notebooks: $(READY)
 	"$(RUN)" notebooks/build.py $(NN)
@@ -49,8 +50,8 @@ $(READY): requirements.lock pyproject.toml
 	"$(RUN)" -m pip install --quiet --no-deps "$(D2L)" -e .
 	@touch "$@"
 
-# CUDA packages are left out: torch's own build says which it needs, if any. torch comes without a
-# local suffix so that a CPU build of the same version fits. Needs uv (python -m pip install uv).
+# CUDA packages are left out: torch's own build requires those it needs. torch is locked without a
+# local suffix, so that a CPU build of the same version fits. Needs uv (python -m pip install uv).
 lock:
 	printf '%s\n' $(TORCH) | uv pip compile pyproject.toml --universal --python-version 3.10 \
 	  --extra notebooks --extra test --constraints - --upgrade --no-annotate --no-header --quiet \

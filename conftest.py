@@ -12,18 +12,21 @@ import pytest
 
 ROOT = Path(__file__).parent
 
-# Here nothing may be left behind, and this is what tools (and make) keep here all the same.
-WATCHED = (ROOT, ROOT / "notebooks")
+# Nothing may be left behind in these folders, except what tools (and make) keep there.
+WATCHED = (ROOT, *(ROOT / "notebooks" / folder for folder in ("", "deeper", "frameworks")))
 CACHES = (
     *("__pycache__", ".pytest_cache", ".ruff_cache", ".hypothesis", ".benchmarks", ".coverage*"),
     *(".ipynb_checkpoints", ".virtual_documents", ".git", ".venv", "*.egg-info", "*.sw?", ".*.tmp"),
 )
 
-# Kernels and tests inherit these. A contradicted claim raises; bars are for people, not for
-# stored outputs; a backend from outside would keep the kernels from drawing inline.
+# Kernels and tests inherit these. A contradicted claim raises. Progress bars would get into stored
+# outputs. A backend from outside would keep the kernels from drawing inline.
 os.environ.setdefault("D2LPERF_STRICT", "1")
 os.environ["TQDM_DISABLE"] = "1"
 os.environ.pop("MPLBACKEND", None)
+# In the tests' kernels default budgets of compare and measure are multiplied by this.
+# benchmarks/strict_runs.py sets 1.
+BUDGET = "0.3"
 
 BEFORE, PROBLEMS = pytest.StashKey[set](), pytest.StashKey[list]()
 OUTER = pytest.StashKey[str | None]()
@@ -32,19 +35,18 @@ PATIENCE_S = 10.0  # for what is about to end
 
 
 def pytest_configure(config):
-    # What a shell without job control starts in the background is deaf to SIGINT, and so is all
-    # that it starts: tests of the stop button would press it in vain.
+    config.addinivalue_line("markers", "xdist_group(name): what runs in one process, in order")
+    # A shell without job control starts background jobs with SIGINT ignored, and their children
+    # inherit that: tests of the stop button would fail.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
+    with suppress(ImportError):
         import matplotlib
 
         # For this process only: an environment variable would reach the kernels.
         matplotlib.use("Agg")
-    except ImportError:
-        pass
     if not config.pluginmanager.hasplugin("nbval"):
-        return  # said where a notebook is met, so that `pytest tests/test_stats.py` still runs
+        return  # reported where a notebook is met, so that `pytest tests/test_data.py` still runs
     option = config.option
     option.nbval = not option.nbval_lax
     option.nbval_current_env = option.nbval_kernel_name is None
@@ -62,8 +64,34 @@ def pytest_collect_file(file_path, parent):
         )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """For `make test`: notebooks come first and share a process, each other file has its own turn.
+
+    Two notebooks at once would measure each other: their claims would often be "not decided".
+    """
+    notebook = {True: [], False: []}
+    for item in items:
+        is_notebook = item.path.suffix == ".ipynb"
+        group = item.path.parent.name if is_notebook else item.path.name
+        item.add_marker(pytest.mark.xdist_group(group))
+        notebook[is_notebook].append(item)
+    items[:] = notebook[True] + notebook[False]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_setup(item):
+    if item.path.suffix != ".ipynb" or "D2LPERF_BUDGET" in os.environ:
+        return (yield)
+    os.environ["D2LPERF_BUDGET"] = BUDGET  # for the kernel, which starts now
+    try:
+        return (yield)
+    finally:
+        del os.environ["D2LPERF_BUDGET"]
+
+
 def listing():
-    """Names in the watched folders, relative to the root, without the caches of tools."""
+    """Names in the watched folders, relative to the root, without the tools' caches."""
     return {
         str(path.relative_to(ROOT))
         for folder in WATCHED
@@ -74,10 +102,10 @@ def listing():
 
 
 def orphans(mark):
-    """Processes of this session that nobody of it will end: their parents are gone."""
+    """Processes that this session started and whose parents have ended."""
     try:
         import psutil
-    except ImportError:  # of the notebooks' extra
+    except ImportError:
         return []
     ours = {process.pid for process in psutil.Process().children(recursive=True)}
     found = []
@@ -91,15 +119,20 @@ def orphans(mark):
 
 
 def pytest_sessionstart(session):
+    if hasattr(session.config, "workerinput"):
+        return  # one of several processes of a session
     session.config.stash[BEFORE] = listing()
-    # A session that a test starts keeps its own books, and leaves the outer one's value to others.
+    # A session inside a test has its own mark.
     session.config.stash[OUTER] = os.environ.get(MARK)
     os.environ[MARK] = uuid.uuid4().hex
 
 
+@pytest.hookimpl(trylast=True)  # after the session's other processes have ended
 def pytest_sessionfinish(session):
+    if hasattr(session.config, "workerinput"):
+        return
     before, after = session.config.stash[BEFORE], listing()
-    # A person may well add a notebook while the tests run; a notebook writes none.
+    # Somebody may add a notebook while the tests run.
     left = sorted(name for name in after - before if not name.endswith(".ipynb"))
     problems = []
     if left:

@@ -1,4 +1,4 @@
-"""benchmarks/strict_runs.py: failures and late notebooks are told, by a run that is made up."""
+"""benchmarks/strict_runs.py: failures and late notebooks are reported, shown on a made-up run."""
 
 from __future__ import annotations
 
@@ -69,8 +69,14 @@ def test_an_unknown_notebook_is_told(tmp_path):
     (tmp_path / "00-a.ipynb").touch()
     (tmp_path / "01-b.ipynb").touch()
     assert [p.name for p in strict.chosen(["01"], tmp_path)] == ["01-b.ipynb"]
-    assert len(strict.chosen([], tmp_path)) == 2
-    with pytest.raises(FileNotFoundError, match=r"no notebook 77 .*there are 00, 01"):
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / "deeper" / "01-c.ipynb").touch()
+    assert [p.name for p in strict.chosen(["deeper/01", "00"], tmp_path)] == [
+        "00-a.ipynb",
+        "01-c.ipynb",
+    ]
+    assert len(strict.chosen([], tmp_path)) == 3
+    with pytest.raises(FileNotFoundError, match=r"no notebook 77 .*there are 00-a.*deeper/01-c"):
         strict.chosen(["77"], tmp_path)
 
 
