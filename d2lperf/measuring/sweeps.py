@@ -109,5 +109,5 @@ class Sweep(Shown, Saved):
         words |= {"xlabel": self.label, "log": log}
         ax = plotting.lines(x, middle, low=low, high=high, ax=ax, **words)
         if kind == "ratios":
-            ax.axhline(1, color=plotting.COLOURS["black"], lw=1, zorder=0)
+            ax.axhline(1, color=plotting.COLOURS["black"], lw=1, zorder=1)
         return ax
