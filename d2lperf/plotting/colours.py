@@ -37,32 +37,37 @@ _KNOWN |= dict.fromkeys(("wait", "idle", "other", "baseline", "not decided", "id
 _COUNTED = re.compile(r"(?:rank|device|worker|stage|gpu|stream|server|cuda|thread)[ :]?(\d+)")
 
 
+_chosen: dict[str, str] = {}  # what other names got in this session
+
+
 def colour_of(name: str) -> str:
-    """Return the colour of a name, the same in every figure and on every machine.
+    """Return the colour of a name.
 
     Known words ("eager", "all-reduce") have fixed colours; counted things ("rank 1", "cuda:1")
-    take the palette in order. Another name gets a colour from its letters; a number at its end
-    makes no difference ("load 0", "load 1"), nor do capitals.
+    take the palette in order. Another name gets a colour from its letters and keeps it. A number
+    at its end makes no difference ("load 0", "load 1"), nor do capitals.
 
     >>> colour_of("eager"), colour_of("rank 1") == colour_of("GPU 1")
     ('#0072B2', True)
     """
-    return _fixed(name) or _PALETTE[_lettered(name)]
+    return colours_of([name])[str(name)]
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each name of one figure, different as long as there are enough.
+    """Return a colour for each name of one figure, in the order of the names.
 
-    Names with fixed colours have them; another one gives way where its colour is taken.
+    They differ as long as there are enough: a name gives way where its colour is taken.
     """
-    names = list(dict.fromkeys(map(str, names)))
-    chosen = {name: colour for name in names if (colour := _fixed(name))}
-    for name in names:
-        first = _lettered(name)
-        ring = _PALETTE[first:] + _PALETTE[:first]
-        free = [colour for colour in ring if colour not in chosen.values()]
-        chosen.setdefault(name, (free or ring)[0])
-    return {name: chosen[name] for name in names}
+    kinds = {str(name): kind_of(name).lower() for name in names}
+    found = {kind: _fixed(kind) for kind in kinds.values()}
+    for kind in sorted((kind for kind in found if not found[kind]), key=lambda k: k not in _chosen):
+        first = zlib.crc32(kind.encode("utf-8", "replace")) % len(_PALETTE)
+        wishes = [*filter(None, [_chosen.get(kind)]), *_PALETTE[first:], *_PALETTE[:first]]
+        free = [colour for colour in wishes if colour not in found.values()]
+        found[kind] = (free or wishes)[0]
+        if free:
+            _chosen.setdefault(kind, found[kind])
+    return {name: found[kind] for name, kind in kinds.items()}
 
 
 def kind_of(name: str) -> str:
@@ -74,11 +79,6 @@ def kind_of(name: str) -> str:
     return name if _COUNTED.fullmatch(name.lower()) else re.sub(r"[\s_#-]*\d+$", "", name) or name
 
 
-def _fixed(name: str) -> str | None:
-    kind = kind_of(name).lower()
+def _fixed(kind: str) -> str | None:
     counted = _COUNTED.fullmatch(kind)
     return _PALETTE[int(counted[1]) % len(_PALETTE)] if counted else _KNOWN.get(kind)
-
-
-def _lettered(name: str) -> int:
-    return zlib.crc32(kind_of(name).lower().encode("utf-8", "replace")) % len(_PALETTE)

@@ -1,6 +1,6 @@
 """One colour for a name everywhere; different colours for the names of a figure."""
 
-from itertools import combinations
+from itertools import combinations, count
 
 import numpy as np
 import pytest
@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 
 from d2lperf.plotting import COLOURS, colour_of, colours_of
-
-NAMES = st.lists(st.text(min_size=1), min_size=1, max_size=len(COLOURS), unique=True)
 
 
 @pytest.mark.parametrize(
@@ -40,18 +38,31 @@ def test_communication_does_not_look_like_compute_nor_forward_like_backward():
 @given(st.text())
 def test_a_name_has_one_colour_and_a_number_at_its_end_makes_no_other(name):
     assert colour_of(name) in {*COLOURS.values(), "#A6A6A6"}
-    assert colour_of(name) == colour_of(name) == colours_of([name])[name]
-    assert colour_of("loading rows 1") == colour_of("loading rows 23")
+    assert colour_of(name) == colours_of([name])[name]
+    assert colour_of(f"load {name} 1") == colour_of(f"load {name} 23")
 
 
-@given(NAMES, st.data())
-def test_names_of_a_figure_differ_and_known_ones_keep_their_colour(names, data):
-    names = data.draw(st.permutations(list(dict.fromkeys(["eager", *names]))[: len(COLOURS)]))
+new = count()
+
+
+@given(st.integers(1, len(COLOURS)), st.integers(0, 5))
+def test_new_names_of_a_figure_differ_and_keep_their_colours_in_the_next(number, dropped):
+    """C: a name changed its colour with the depth that was drawn, which adds and removes names."""
+    names = ["eager", *(f"name {next(new)} of a thing" for _ in range(number - 1))]
     found = colours_of(names)
-    assert list(found) == names
-    assert found.get("eager", COLOURS["blue"]) == COLOURS["blue"]
-    free = [name for name in names if name != "eager"]
-    assert len({found[name] for name in free}) >= len({colour_of(name) for name in free})
+    assert list(found) == names and found["eager"] == COLOURS["blue"]
+    assert len(set(found.values())) == number
+    others = [f"other {next(new)} of a thing" for _ in range(3)]
+    again = colours_of([*others, *names[dropped:]])
+    assert all(again[name] == found[name] for name in names[dropped:])
+
+
+def test_names_of_one_figure_differ_even_if_they_had_one_colour_in_two_others():
+    names = [f"alone {next(new)} of a thing" for _ in range(8)]
+    alone = {name: colour_of(name) for name in names}
+    a, b = next((a, b) for a, b in combinations(names, 2) if alone[a] == alone[b])
+    assert len(set(colours_of([a, b]).values())) == 2
+    assert colour_of(b) == alone[b]
 
 
 def test_more_names_than_colours_share_them():

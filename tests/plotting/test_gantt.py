@@ -65,6 +65,15 @@ def test_nested_spans_lie_below_in_the_same_row_with_one_colour_for_a_name():
     assert outer[4] == inner[4] != middle[4]
 
 
+def test_a_name_keeps_its_colour_when_more_is_drawn():
+    """C: drawn one level deeper, names changed their colours."""
+    outer = [(f"outer {'abcd'[i]}", i, 1, "main") for i in range(4)]
+    inner = [(f"inner {'ab'[i]}", i, 0.1, "main", "", 1) for i in range(2)]
+    shades = [box[4] for box in boxes(gantt(outer))]
+    deeper = [box[4] for box in boxes(gantt(inner + outer))]
+    assert deeper[2:] == shades and len(set(deeper)) == 6
+
+
 def test_a_name_stands_in_its_bar_where_it_fits_and_in_the_legend_otherwise():
     ax = gantt(STEP)
     assert sorted(written(ax)) == ["backward", "forward", "forward"]
