@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["gaps", "intersection", "length", "union"]
-
 
 def union(intervals: Any) -> np.ndarray:
     """Return the same points of time as sorted, disjoint intervals, shape (m, 2).

@@ -18,8 +18,6 @@ from torch.autograd import DeviceType
 from d2lperf.device import synchronize
 from d2lperf.timeline.timeline import HOST, Timeline, TimelineError, thread_label
 
-__all__ = ["CALL", "Event", "read_events", "record", "timeline_from_events"]
-
 CALL = "d2lperf.record"  # name of the span around the function's call
 _NOT_WORK = ("overhead", "cuda_sync", "gpu_user_annotation")
 _BUSY = "record cannot start: a profiler is running, and torch can only have one. Stop it first."
@@ -86,9 +84,8 @@ def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
     timeline = timeline_from_events(events, names, caller=caller, called_ns=called_ns)
     if not len(timeline):
         raise TimelineError(
-            "record ran the function, but the profiler saw no operation of torch in it. "
-            "For other code make a Timeline() and write `with timeline.span('load'): ...` "
-            "around its parts."
+            "record ran the function, but the profiler saw no operation of torch in it. For other "
+            "code make a Timeline() and write `with timeline.span('load'): ...` around its parts."
         )
     return timeline
 
@@ -174,8 +171,8 @@ def read_events(listed: Iterable[Any]) -> list[Event]:
         else:
             other = kind == DeviceType.PrivateUse1  # torch.device knows the name it was given
             device = torch.device("privateuseone" if other else kind.name.lower()).type, index
-        start = event.start_ns()
-        found.append(Event(event.name(), device, stream, start, start + max(0, event.duration_ns())))
+        start, duration = event.start_ns(), max(0, event.duration_ns())
+        found.append(Event(event.name(), device, stream, start, start + duration))
     return found
 
 

@@ -22,8 +22,6 @@ from d2lperf._version import __version__
 from d2lperf.measuring.formats import format_seconds
 from d2lperf.timeline.intervals import intersection, length
 
-__all__ = ["HOST", "Span", "Timeline", "TimelineError", "thread_label"]
-
 HOST = "CPU"
 _FAR_S = 4e9  # more than a century; the sum of two, in nanoseconds, fits into 64 bits
 
@@ -79,6 +77,10 @@ class _State(NamedTuple):
             have = ", ".join(map(repr, self.device_of))
             raise TimelineError(f"there is no lane {lane!r} in this timeline. It has: {have}.")
         return self.times[lane]
+
+    def fraction(self, lane: str) -> float:
+        busy, (start, end) = length(self.of(lane)), self.window()
+        return busy / (end - start) if end > start else math.nan
 
 
 class Timeline:
@@ -155,9 +157,6 @@ class Timeline:
                 becomes their device: "main thread" of "rank 0" is lane "rank 0 main thread" on
                 device "rank 0". Timelines without spans are left out.
 
-        Raises:
-            TimelineError: two workers would have a lane of the same name.
-
         >>> a = Timeline.from_spans([("send", 0, 2, "link")])
         >>> b = Timeline.from_spans([("receive", 1, 2, "link")])
         >>> both = Timeline.merge({"rank 0": a, "rank 1": b})
@@ -171,10 +170,6 @@ class Timeline:
             shift, state = part._origin - origin, part._now()
             limits += [limit + shift for limit in state.window()]
             for lane, device in state.device_of.items():
-                if f"{worker} {lane}" in device_of:
-                    raise TimelineError(
-                        f"two workers have a lane '{worker} {lane}'. Rename one of the workers."
-                    )
                 device_of[f"{worker} {lane}"] = worker if device == HOST else f"{worker} {device}"
             for row in reversed(state.rows):
                 spans.append((row.name, row.start + shift, row.end + shift, f"{worker} {row.lane}"))
@@ -265,15 +260,13 @@ class Timeline:
 
     def busy_fraction(self, lane: str) -> float:
         """Return the busy fraction of the timeline's duration, 0 to 1; nan if that is 0."""
-        state = self._now()
-        busy, (start, end) = length(state.of(lane)), state.window()
-        return busy / (end - start) if end > start else math.nan
+        return self._now().fraction(lane)
 
     def overlap(self, lane_a: str, lane_b: str) -> float:
         """Return how much of the work of two lanes runs at the same time, 0 to 1.
 
         It is the time in which both are busy, divided by the busy time of the less busy one: 1 if
-        its work is hidden completely behind the other's, 0 if they take turns, nan if it has none.
+        its work is hidden completely behind the other's, 0 if they take turns, nan if it is idle.
         """
         state = self._now()
         a, b = state.of(lane_a), state.of(lane_b)
@@ -309,8 +302,9 @@ class Timeline:
 
         state = self._now()
         rows = [
-            (lane, device, len(state.times[lane]), self.busy_s(lane), self.busy_fraction(lane))
+            (lane, device, len(times), length(times) / 1e9, state.fraction(lane))
             for lane, device in state.device_of.items()
+            for times in [state.of(lane)]
         ]
         return pd.DataFrame(rows, columns=["lane", "device", "spans", "busy_s", "busy_fraction"])
 
@@ -415,9 +409,8 @@ class Timeline:
                 spans.append((e["name"], start, start + round(e["dur"] * 1e3), lane_of[e["tid"]]))
             return cls._of(spans, dict(ours["lanes"]), ours["origin_ns"], ours["window_ns"])
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise TimelineError(
-                f"{str(path)!r} is not a file that Timeline.save wrote ({error!r})."
-            ) from error
+            wrong = f"{str(path)!r} is not a file that Timeline.save wrote ({error!r})."
+            raise TimelineError(wrong) from error
 
 
 def _arrange(spans: list, device_of: dict[str, str], window: tuple[int, int] | None) -> _State:
