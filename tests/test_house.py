@@ -1,5 +1,6 @@
 """What a newcomer meets: README.md, make, the lock, conda's file."""
 
+import inspect
 import json
 import os
 import re
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+
+import d2lperf
 
 try:
     import tomllib
@@ -49,6 +52,12 @@ def test_example_of_the_readme_runs(capsys):
     assert re.search(r"^a thousand products: \d+\.\d{4} sec$", printed, re.M)
     assert "time relative to x * x * x" in printed
     assert re.search(r"^claim (borne out|not decided here): x \*\* 3 is faster", printed, re.M)
+
+
+def test_the_page_of_names_is_the_packages_own():
+    (page,) = re.findall(r"^```text\n(.*?)\n```", README, re.M | re.S)
+    assert page in inspect.getdoc(d2lperf)
+    assert not [name for name in d2lperf.__all__ if not re.search(rf"\b{name}\b", page)]
 
 
 def test_links_of_the_readme_resolve():
@@ -234,7 +243,7 @@ def test_a_session_that_leaves_something_behind_fails(source, told, tmp_path):
     shutil.copy(ROOT / "conftest.py", root)
     (tmp_path / "test_it.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:nbval"]
-    # only that conftest.py, as a plugin: what is run stands elsewhere
+    # only that conftest.py, as a plugin: the tests stand elsewhere
     run = subprocess.run(
         [*command, "-p", "conftest", "--rootdir", str(tmp_path), str(tmp_path / "test_it.py")],
         cwd=root / "notebooks",

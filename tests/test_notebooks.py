@@ -943,9 +943,12 @@ def tampered(tmp_path_factory):
             code("print('the sum is', 2 + 2)"),
             code("from IPython.display import Markdown\nMarkdown(f'**{3 * 4}** numbers')"),
             code(CLAIM),
+            code("import os\nprint('budget', os.environ.get('D2LPERF_BUDGET', 'in full length'))"),
         ]
     )
     build.execute(notebook, "untouched", folder=root / "notebooks")
+    assert notebook.cells[4].outputs[0].text == "budget in full length\n"
+    notebook.cells[4].outputs[0].text = "budget 0.3\n"  # as conftest.py says for the tests
     build.normalise(notebook)
 
     def write(name, change=lambda cells: None):
@@ -973,9 +976,12 @@ def tampered(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def verdicts(tampered):
-    """Outcome of each cell of these notebooks, and what was printed."""
+    """Outcome of each cell of these notebooks, run as `make test` does, and what was printed."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (options,) = re.findall(r"-m pytest (.*) \$\(PYTEST_ARGS\)", makefile)
+    alone = ["-q", "-rA", "--color=no", "-p", "no:cacheprovider"]
     run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-rA", "--color=no", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", *options.split(), *alone],
         cwd=tampered / "notebooks",  # from a folder below the settings, too
         env={**strict_environment(), "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -983,7 +989,7 @@ def verdicts(tampered):
         encoding="utf-8",
     )
     found = re.findall(r"^(PASSED|FAILED) \S*?(\w+)\.ipynb::Cell (\d)", run.stdout, re.M)
-    assert len(found) == 5 * 4, run.stdout
+    assert len(found) == 5 * 5, run.stdout + run.stderr
     return {(name, int(cell)): outcome for outcome, name, cell in found}, run.stdout
 
 
