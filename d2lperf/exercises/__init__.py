@@ -1,11 +1,11 @@
-"""Checked exercises: what a checker is made of. The checkers stand in one module a notebook.
+"""What a checker of exercises is made of. Each notebook's checkers are in a module of their own.
 
 A notebook imports its module and ends a cell with a call that shows a `Feedback`:
 
     from d2lperf.exercises import nb01
     nb01.check_ratio(my_ratio)
 
-A checker never raises because of the learner's code and never depends on how fast this machine is.
+A checker never raises because of the learner's code and never depends on the machine's speed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 __all__ = ["Feedback", "call_text", "checker", "failed", "not_attempted", "passed", "show"]
 
-# Okabe and Ito's colours, told apart by everybody; the word and the sign say it too.
+# Sign and colour (of Okabe and Ito, distinguishable for everyone) of each status.
 _SIGNS = {
     "not attempted": ("\N{WHITE CIRCLE}", "#767676"),
     "passed": ("\N{CHECK MARK}", "#009e73"),
@@ -36,14 +36,13 @@ class Feedback:
 
     Args:
         status: "not attempted", "passed" or "failed".
-        message: one or two sentences for the learner.
+        message: one or two sentences for the learner; a failure needs one.
 
     Raises:
-        ValueError: the status is another word, or a failure has no reason.
+        ValueError: another status, or a failure without a message.
 
-    Example:
-        >>> print(Feedback("passed", "Every quartile is right."))
-        ✓ passed: Every quartile is right.
+    >>> print(Feedback("passed", "Every quartile is right."))
+    ✓ passed: Every quartile is right.
     """
 
     status: str
@@ -71,53 +70,31 @@ class Feedback:
         )
 
 
-def not_attempted(
-    message: str = "Replace the stub above, run its cell, then run this one.",
-) -> Feedback:
-    """Feedback for a stub that is as it was.
-
-    Args:
-        message: what to do next.
-
-    Returns:
-        Feedback with the status "not attempted".
-    """
-    return Feedback("not attempted", message)
+def not_attempted() -> Feedback:
+    """Return the feedback for a stub that is as it was."""
+    return Feedback("not attempted", "Replace the stub above, run its cell, then run this one.")
 
 
 def passed(message: str = "") -> Feedback:
-    """Feedback for an answer that is right.
-
-    Args:
-        message: what the learner may take along.
-
-    Returns:
-        Feedback with the status "passed".
-    """
+    """Return the feedback for a right answer, with what the learner may take along."""
     return Feedback("passed", message)
 
 
 def failed(reason: str) -> Feedback:
-    """Feedback for an answer that is not right.
+    """Return the feedback for a wrong answer.
 
     Args:
-        reason: what was expected, what was found; not the answer itself.
-
-    Returns:
-        Feedback with the status "failed".
-
-    Raises:
-        ValueError: the reason is empty.
+        reason: what was expected and what was found; not the answer itself.
     """
     return Feedback("failed", reason)
 
 
 def checker(check: Callable[..., Feedback]) -> Callable[..., Feedback]:
-    """Decorator: make a function that inspects an answer safe to call on any answer.
+    """Decorate a function that inspects an answer, so that no answer makes it raise.
 
-    An argument that is still None, or code that still raises NotImplementedError, has not been
-    attempted; any other exception (an AssertionError's text as it stands) is a failure that tells
-    the learner what was raised and where.
+    An argument that is None, or code that raises the stub's NotImplementedError, has not been
+    attempted. Any other exception is a failure; the message says what was raised in which line of
+    the learner, or is the text of an AssertionError.
 
     Args:
         check: function of the learner's values or functions that returns a `Feedback`.
@@ -126,17 +103,15 @@ def checker(check: Callable[..., Feedback]) -> Callable[..., Feedback]:
         A function of the same arguments, marked with the attribute `is_checker`.
 
     Raises:
-        TypeError: when called, if `check` returned something else than a `Feedback`: the
-            checker is wrong then, not the learner.
+        TypeError: when called, if `check` returned no `Feedback`: a mistake of the checker.
 
-    Example:
-        >>> @checker
-        ... def check_total(total):
-        ...     return passed() if total == 6 else failed(f"1 + 2 + 3 is not {show(total)}")
-        >>> check_total(7)
-        × failed: 1 + 2 + 3 is not 7
-        >>> check_total(None).status
-        'not attempted'
+    >>> @checker
+    ... def check_total(total):
+    ...     return passed() if total == 6 else failed(f"1 + 2 + 3 is not {show(total)}")
+    >>> check_total(7)
+    × failed: 1 + 2 + 3 is not 7
+    >>> check_total(None).status
+    'not attempted'
     """
 
     @functools.wraps(check)
@@ -146,7 +121,7 @@ def checker(check: Callable[..., Feedback]) -> Callable[..., Feedback]:
         try:
             feedback = check(*args, **kwargs)
         except NotImplementedError as error:
-            # A stub's own; torch raises it too, for an operator that a device lacks.
+            # Also torch raises it, for an operator that a device lacks.
             place = _learners_line(error, check)
             if place is None or place[1].startswith("raise NotImplementedError"):
                 return not_attempted()
@@ -165,22 +140,16 @@ def checker(check: Callable[..., Feedback]) -> Callable[..., Feedback]:
 
 
 def show(value: Any, limit: int = 60) -> str:
-    """A value in few words, to name what a learner handed in.
+    """Return a value as one short line of text; of arrays and tensors only shape and dtype.
 
     Args:
-        value: anything; of arrays and tensors the shape and dtype are told, not the content.
+        value: anything that a learner handed in.
         limit: longest text, in characters.
 
-    Returns:
-        One line of text.
-
-    Example:
-        >>> show([0.1, 0.25])
-        '[0.1, 0.25]'
-        >>> show(list(range(100)), limit=20)
-        '[0, 1, 2, 3, 4, 5...'
-        >>> show(len)
-        'the function len'
+    >>> show([0.1, 0.25]), show(len)
+    ('[0.1, 0.25]', 'the function len')
+    >>> show(list(range(100)), limit=20)
+    '[0, 1, 2, 3, 4, 5...'
     """
     if callable(value) and hasattr(value, "__name__"):
         return f"the {'class' if isinstance(value, type) else 'function'} {value.__name__}"
@@ -195,26 +164,17 @@ def show(value: Any, limit: int = 60) -> str:
 
 
 def call_text(function: Callable, *args: Any, **kwargs: Any) -> str:
-    """A call as it would be written, to tell a learner which one went wrong.
+    """Return a call as it would be written, to say which one went wrong.
 
-    Args:
-        function: the learner's function.
-        args: positional arguments.
-        kwargs: keyword arguments.
-
-    Returns:
-        One line of text.
-
-    Example:
-        >>> call_text(max, [3, 1], default=0)
-        'max([3, 1], default=0)'
+    >>> call_text(max, [3, 1], default=0)
+    'max([3, 1], default=0)'
     """
     inside = [show(a) for a in args] + [f"{name}={show(a)}" for name, a in kwargs.items()]
     return f"{getattr(function, '__name__', type(function).__name__)}({', '.join(inside)})"
 
 
 def _told(error: Exception, check: Callable) -> str:
-    """One sentence on what the learner's code, or the checker on its result, raised."""
+    """One sentence on what the learner's code raised, or the checker on its result."""
     text = str(error).strip()
     if isinstance(error, AssertionError) and text:
         return text.splitlines()[0]
