@@ -78,27 +78,13 @@ def __getattr__(name: str):
     if name in _MODULES:
         return _import_module(f"d2lperf.{name}")
     if name in _HOME:
-        value = _rebuilding(name)
+        value = getattr(_import_module(f"d2lperf.{_HOME[name]}"), name)
     elif not name.startswith("_") and name in _import_module("d2lperf.book").NAMES:
         value = getattr(_import_module("d2lperf.book").load(), name)
     else:
         raise AttributeError(f"module 'd2lperf' has no attribute {name!r}{_advice(name)}")
     globals()[name] = value
     return value
-
-
-def _rebuilding(name):  # until all rooms are there
-    old = {
-        **dict.fromkeys(("Benchmark", "Timer", "measure", "compare", "ResultsDiffer"), "benchmark"),
-        **dict.fromkeys(("Measurement", "Comparison", "Ratio", "ClaimContradicted"), "results"),
-        **dict.fromkeys(("launch", "report", "WorkerError", "LaunchTimeout"), "launch"),
-        **dict.fromkeys(("plot", "set_figsize"), "plot"),
-        **dict.fromkeys(("record", "Timeline", "Span"), "timeline"),
-    }
-    try:
-        return getattr(_import_module(f"d2lperf.{_HOME[name]}"), name)
-    except (ImportError, AttributeError):
-        return getattr(_import_module(f"d2lperf.{old[name]}"), name)
 
 
 def __dir__():
