@@ -271,7 +271,10 @@ def _interval(
         centre, (low, high) = stats.hodges_lehmann(logs), stats.signed_rank_interval(logs, nominal)
         return centre, min(low, centre - LEAST_HALF_WIDTH), max(high, centre + LEAST_HALF_WIDTH)
     flat = [[math.log(v) for pair in p for v in pair] for p in (pairs, other_pairs)]
-    return stats.rank_sum_interval(*flat, nominal)
+    centre, low, high = stats.rank_sum_interval(*flat, nominal)
+    # Two or three rounds show little of the noise: they decide only what dwarfs its range.
+    spread = max(max(values) - min(values) for values in flat) if len(pairs) < 4 else 0.0
+    return centre, low - spread, high + spread
 
 
 def _log_ratio(first: tuple[float, float], second: tuple[float, float]) -> float:
@@ -420,8 +423,8 @@ def _advice(
         half, off = (high - low) / 2, abs(centre)
         if off + half <= edge:
             return ""  # known well enough: there is nothing to be decided
-        # Narrow enough to leave the margin behind, or to lie around 1.
-        target = max(off - edge, min(off, wide - off), 1e-9)
+        # Narrow enough to lie around 1, or to leave the margin behind.
+        target = wide - off if off <= wide / 2 else off - edge
         need = max(taken + 1, math.ceil(taken * max(1.0, half / target) ** 2))
     each_s = rounds.rounds_s / max(1, taken + len(rounds.discarded))
     seconds = rounds.before_s + 1.5 * need * each_s

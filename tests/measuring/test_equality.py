@@ -127,7 +127,9 @@ def test_a_check_of_ones_own_agrees_by_truth_or_silence(answer):
 
 
 def test_a_check_of_ones_own_that_fails_still_says_by_how_much():
-    with pytest.raises(ResultsDiffer, match=r"'b' and 'a'[\s\S]*returned False[\s\S]*4\.0") as caught:
+    with pytest.raises(
+        ResultsDiffer, match=r"'b' and 'a'[\s\S]*returned False[\s\S]*4\.0"
+    ) as caught:
         check_results("b", "a", 1.0, 5.0, lambda a, b: a > b)
     assert "1.0" in str(caught.value)
 

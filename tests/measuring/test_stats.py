@@ -192,7 +192,9 @@ def test_quiet_rounds_of_nothing_and_of_unequal_lengths():
 def test_limits_that_are_to_be_compared_lie_alike_above_the_levels():
     """The steady function gets the limit of the noisy one: neither is slow more often by rule."""
     chance = np.random.default_rng(0)
-    steady, noisy = ([tuple(p) for p in np.exp(s * chance.normal(size=(40, 2)))] for s in (0.03, 0.2))
+    steady, noisy = (
+        [tuple(p) for p in np.exp(s * chance.normal(size=(40, 2)))] for s in (0.03, 0.2)
+    )
     apart, alike = stats.disturbed(steady, noisy), stats.disturbed(steady, noisy, alike=True)
     assert alike[0].sum() == 0 and (alike[1] == apart[1]).all()
 
