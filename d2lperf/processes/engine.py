@@ -28,7 +28,7 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
@@ -41,10 +41,9 @@ import torch.distributed as dist
 
 __all__ = ["Crew", "LaunchTimeout", "Packed", "Worker", "WorkerError", "pack"]
 
-# The server imports these once. The first optimiser of a process needs torch._dynamo, which takes
-# longer than torch itself.
+# The first optimiser of a process imports torch._dynamo, which takes longer than torch itself.
 _PRELOAD = ["torch", "d2lperf.processes.launch", "torch._dynamo"]
-_LARGE_BYTES = 1 << 16  # memory of this size travels beside the pickle, not inside
+_LARGE_BYTES = 1 << 12  # memory of this size travels beside the pickle, not inside
 _PATIENCE_S = 1.0  # how long a "connection closed" waits for news of who closed it
 _GOODBYE_S = 3.0  # how long workers may take to leave when all is done
 _LEFTOVER_S = 0.3  # how long we wait for output of processes that they left behind
@@ -76,8 +75,9 @@ class WorkerError(RuntimeError):
         signal: number of the signal that killed it, or None.
     """
 
-    rank: int | None = None
-    signal: int | None = None
+    def __init__(self, text: str, rank: int | None = None, signal: int | None = None):
+        super().__init__(text)
+        self.rank, self.signal = rank, signal
 
 
 class LaunchTimeout(WorkerError):
@@ -86,9 +86,6 @@ class LaunchTimeout(WorkerError):
 
 class WorkerTraceback(Exception):
     """Shows the traceback of a worker, as the cause of the error that was raised there."""
-
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
 
 
 # ------------------------------------------------------------------------ what travels
@@ -100,20 +97,10 @@ class _Pickler(cloudpickle.Pickler):
     """Cloudpickle that does not copy the memory of large tensors."""
 
     def reducer_override(self, x: Any) -> Any:
-        if (
-            type(x) is torch.Tensor
-            and (x.device.type, x.layout) == ("cpu", torch.strided)
-            and x.numel() * x.element_size() >= _LARGE_BYTES
-            and x.is_contiguous()
-            and not (x.requires_grad or x.is_quantized or x.is_conj() or x.is_neg() or vars(x))
-        ):
-            memory = pickle.PickleBuffer(x.view(-1).view(torch.uint8).numpy())
-            return _tensor, (memory, x.dtype, x.shape)
+        if type(x) is torch.Tensor and not vars(x):
+            with suppress(TypeError, RuntimeError):  # dtypes, layouts, devices that NumPy lacks
+                return torch.from_numpy, (x.numpy(),)
         return super().reducer_override(x)
-
-
-def _tensor(memory: Any, dtype: torch.dtype, shape: torch.Size) -> torch.Tensor:
-    return torch.frombuffer(memory, dtype=dtype).view(shape)
 
 
 def pack(value: Any) -> Packed:
@@ -121,9 +108,8 @@ def pack(value: Any) -> Packed:
     stream, beside = io.BytesIO(), []
 
     def keep_inside(buffer: pickle.PickleBuffer) -> bool:
-        if buffer.raw().nbytes < _LARGE_BYTES:
-            return True
-        return beside.append(buffer.raw())
+        small = buffer.raw().nbytes < _LARGE_BYTES
+        return small or beside.append(buffer.raw())
 
     _Pickler(stream, protocol=5, buffer_callback=keep_inside).dump(value)
     return stream.getvalue(), beside
@@ -182,6 +168,7 @@ def _work(link: Connection, out: Connection, err: Connection, settings: dict[str
         if getattr(torch, name)() != value:  # some setters import half of torch
             getattr(torch, _SETTINGS[name])(value)
     torch.set_num_threads(settings["threads"])
+    multiprocessing.set_start_method(settings["start_method"], force=True)
     # torch has its default seed, as in any fresh process. These two have the server's state.
     random.seed()
     np.random.seed()
@@ -201,18 +188,20 @@ class _Here:
     def live(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
         while (task := self._tasks.get()) is not None:
-            self._run(*task)
+            try:
+                fn = pickle.loads(task[0], buffers=task[1])
+                self.send("result", fn(), "its result")
+            except SystemExit:
+                raise
+            except BaseException as error:  # also KeyboardInterrupt and asyncio's CancelledError
+                self.send("error", _described(error), "its error")
 
     def send(self, kind: str, value: Any, what: str) -> None:
         try:
             packed = pack(value)
         except Exception as error:
-            problem = WorkerError(
-                f"{self._label}: {what} ({type(value).__name__}) cannot be sent to the notebook: "
-                f"{error}. {self._advice}"
-            )
-            problem.rank = self.index
-            raise problem from error
+            what = f"{self._label}: {what} ({type(value).__name__}) cannot be sent to the notebook"
+            raise WorkerError(f"{what}: {error}. {self._advice}", self.index) from error
         with self._sending:
             _send(self._link, kind, packed)
 
@@ -229,15 +218,6 @@ class _Here:
                     self._tasks.put(task if kind == "task" else None)
         except (EOFError, OSError):
             _kill(os.getpid())
-
-    def _run(self, body: bytes, beside: list[Any]) -> None:
-        try:
-            fn, args = pickle.loads(body, buffers=beside)
-            self.send("result", fn(*args), "its result")
-        except SystemExit:
-            raise
-        except BaseException as error:  # also KeyboardInterrupt and asyncio's CancelledError
-            self.send("error", _described(error), "its error")
 
 
 def _place(frames: Sequence[traceback.FrameSummary]) -> tuple[str, bool]:
@@ -256,23 +236,21 @@ def _described(error: BaseException) -> dict[str, Any]:
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
         frames = frames.tb_next
-    text = traceback.format_exception(type(error), error, frames or error.__traceback__)
-    blob, message, chain = None, "", []
+    lines = traceback.format_exception(type(error), error, frames or error.__traceback__)
+    said, blob, chain = type(error).__name__, None, [error]
     with suppress(Exception):  # an error of the user's may fail to say what it is
-        message = str(error)
+        said += f": {error}"
     with suppress(Exception):
         sent = cloudpickle.dumps(error)
         blob = sent if type(pickle.loads(sent)) is type(error) else None
-    late = _said_of_others(error) == "late"
-    while error is not None and error not in chain:
+    while (error := error.__cause__ or error.__context__) and error not in chain:
         chain.append(error)
-        error = error.__cause__ or error.__context__
     return {
         "blob": blob,
-        "text": "".join(text).rstrip(),
-        "said": f"{type(chain[0]).__name__}: {message}",
+        "said": said,
+        "text": "".join(lines).rstrip(),
         "place": _place(traceback.extract_tb(frames))[0],
-        "late": late,
+        "late": _said_of_others(chain[0]) == "late",
         "doubtful": any(map(_said_of_others, chain)),
     }
 
@@ -313,7 +291,7 @@ _starting = threading.Lock()
 
 
 @contextmanager
-def _server():
+def _server() -> Iterator[None]:
     """Have the fork server running, and keep its forks from importing the caller's script."""
     from multiprocessing import forkserver, resource_tracker
 
@@ -334,38 +312,30 @@ def _server():
         try:
             main["__spec__"] = None
             yield
+        except (EOFError, ConnectionError) as error:
+            raise WorkerError(_SERVER_ENDED) from error
         finally:
             main.update(kept)
 
 
+_SERVER_ENDED = "the process that starts the workers has ended. Launch again."
+
+
 @dataclass
 class Worker:
-    """What the kernel knows of one worker.
-
-    Attributes:
-        index: its number, from 0.
-        label: its short name; who: its name in sentences.
-        process: the multiprocessing.Process.
-        open: what may have news: link, out, err (connections) and end (the process).
-        busy: True from a task to its answer.
-        value: the answer.
-        failure: what is known of its error or its death: error, doubtful, late, place, since.
-        place: where it is in the user's code, and whether it waits for other ranks there.
-        begun: pieces of lines that have no end yet, of out and err.
-        last_errors: what it wrote last to stderr.
-    """
+    """What the kernel knows of one worker."""
 
     index: int
     label: str
-    who: str
+    who: str  # its name in sentences
     process: Any = None
-    open: dict[str, Any] = field(default_factory=dict)
-    busy: bool = False
+    open: dict[str, Any] = field(default_factory=dict)  # link, out, err; end: the process itself
+    busy: bool = False  # from a task to its answer
     value: Any = None
-    failure: dict[str, Any] | None = None
+    failure: dict[str, Any] | None = None  # of its error or death: error, doubtful, late, place
     place: tuple[str, bool] | None = None
     begun: dict[str, list[bytes]] = field(default_factory=lambda: {"out": [], "err": []})
-    last_errors: bytes = b""
+    last_errors: bytes = b""  # what it wrote to stderr
 
     def start(self, settings: dict[str, Any]) -> None:
         """Have it forked."""
@@ -380,8 +350,6 @@ class Worker:
             with _server():
                 self.process.start()
             self.open["end"] = self.process.sentinel
-        except (EOFError, ConnectionError) as error:
-            raise WorkerError(_SERVER_ENDED) from error
         finally:
             for end in (link, out, err):
                 end.close()
@@ -398,30 +366,23 @@ class Worker:
         if -status in (signal.SIGKILL, signal.SIGTERM):
             hint = "If nobody did that by hand, the system may have run out of memory."
         when = "" if self.busy else " after its function had returned"
-        error = WorkerError(f"{self.who} {how}{when}. {hint}")
-        error.rank, error.signal = self.index, max(0, -status) or None
         with suppress(OSError):
             if status == 255:
                 os.kill(self.process.pid, 0)  # it lives: the server, which would tell us, does not
-                error = WorkerError(_SERVER_ENDED)
-        return error
+                return WorkerError(_SERVER_ENDED)
+        return WorkerError(f"{self.who} {how}{when}. {hint}", self.index, max(0, -status) or None)
 
     def where(self) -> str:
         """What it is doing, as far as is known, for an error message."""
-        if self.failure is not None:
-            return f"[{self.label}] {self.failure['place']}"
-        if not self.busy:
-            return f"[{self.label}] its function has returned"
-        if self.place is None:
-            return f"[{self.label}] does not answer: compiled code keeps Python from running there"
-        return f"[{self.label}] is at {self.place[0]}"
-
-
-_SERVER_ENDED = "the process that starts the workers has ended. Launch again."
+        if self.failure or not self.busy:
+            doing = self.failure["place"] if self.failure else "its function has returned"
+        else:
+            doing = f"is at {self.place[0]}" if self.place else "is in compiled code"
+        return f"[{self.label}] {doing}"
 
 
 class Crew:
-    """Some workers, from their start to their end.
+    """Some workers. Leaving the `with` block lets them go, an error kills them; none is left.
 
     Args:
         names: short name -> longer name of each worker; lines that it prints start with the first,
@@ -429,8 +390,6 @@ class Crew:
         threads: threads of torch in each worker.
         on_report: called as `on_report(index, value)`.
         advice: a sentence for results that cannot be sent.
-
-    Leaving the `with` block lets the workers go; an error kills them. None is left afterwards.
     """
 
     def __init__(
@@ -446,18 +405,20 @@ class Crew:
                 "Use WSL 2 (Linux in Windows), or write the function and its launch to a script "
                 f"and run it with: torchrun --nproc-per-node {len(names)} script.py"
             )
-        self.workers = [Worker(i, *pair) for i, pair in enumerate(names.items())]
         cells = {k: v for k, v in linecache.cache.items() if len(v) == 4 and not os.path.exists(k)}
+        self.workers = [Worker(i, *pair) for i, pair in enumerate(names.items())]
         self._settings = {
             "environment": dict(os.environ),
             "path": sys.path,
             "cells": cells,
             "torch": {name: getattr(torch, name)() for name in _SETTINGS},
             "threads": threads,
+            "start_method": multiprocessing.get_start_method(allow_none=True),
             "advice": advice,
         }
         self._on_report = on_report
         self._failed: list[Worker] = []  # in the order of their news
+        self._failed_at = 0.0
 
     def __enter__(self) -> Crew:
         try:
@@ -469,37 +430,30 @@ class Crew:
         return self
 
     def give(self, task: Packed, workers: Sequence[Worker] = ()) -> None:
-        """Send a packed `(fn, args)` to some workers, or to all of them."""
+        """Send a packed function without arguments to some workers, or to all of them."""
         self._failed.clear()
         for worker in workers or self.workers:
             worker.busy, worker.value, worker.failure = True, None, None
             with suppress(ConnectionError):  # that it died will be heard
                 _send(worker.open["link"], "task", task)
 
-    def gather(
-        self,
-        workers: Sequence[Worker] = (),
-        timeout_s: float = math.inf,
-        deadline_s: float | None = None,
-    ) -> list[Any]:
-        """Wait for the answers and return them, or raise the reason why one will not come.
+    def gather(self, timeout_s: float = math.inf, deadline_s: float | None = None) -> list[Any]:
+        """Wait for all answers and return them, or raise the reason why one will not come.
 
         Args:
-            workers: those that have a task. Default: all.
             timeout_s: how long a collective waits, in seconds, for the error message.
             deadline_s: how long we wait, in seconds. Default: no limit.
         """
         end = math.inf if deadline_s is None else time.monotonic() + deadline_s
-        while any(w.busy or w.failure for w in workers or self.workers):
+        while any(w.busy or w.failure for w in self.workers):
             now, settle = time.monotonic(), math.inf
-            if self._cause():
-                raise self._cause()
+            if cause := self._cause():
+                raise cause
             if self._failed:  # each of them perhaps because of another one
-                first = self._failed[0].failure
-                settle = first["since"] + _PATIENCE_S
-                if now >= settle or not any(w.busy and "end" in w.open for w in self.workers):
+                settle = self._failed_at + _PATIENCE_S
+                if now >= settle or not any(w.busy for w in self.workers):
                     if not any(w.failure["late"] for w in self._failed):
-                        raise first["error"]
+                        raise self._failed[0].failure["error"]
                     raise self._too_late(
                         f"a collective waited longer than timeout_s = {timeout_s:g} s: "
                         "not every rank took part in it."
@@ -507,7 +461,7 @@ class Crew:
             if now >= end:
                 raise self._too_late(f"the launch took longer than deadline_s = {deadline_s:g} s.")
             self._step(min(settle, end) - now)
-        return [w.value for w in workers or self.workers]
+        return [w.value for w in self.workers]
 
     def _cause(self) -> BaseException | None:
         """The first error that no other worker can have caused."""
@@ -523,23 +477,21 @@ class Crew:
         end = time.monotonic() + _PATIENCE_S
         while any(w.busy and not w.place for w in asked) and time.monotonic() < end:
             self._step(end - time.monotonic())
-        if self._cause():
-            return self._cause()
         error = LaunchTimeout("\n".join([text, *(w.where() for w in self.workers)]))
         late = [w.failure["error"] for w in self._failed if w.failure["late"]]
         error.__cause__ = late[0].__cause__ if late else None
         missing = [w for w in self.workers if w.busy and not (w.place and w.place[1])]
         missing = missing or [w for w in self.workers if not w.busy and not w.failure]
         error.rank = missing[0].index if len(missing) == 1 else None
-        return error
+        return self._cause() or error
 
     # ---- what arrives
 
     def _step(self, timeout_s: float) -> None:
         """Take in what has arrived, or wait for the next of it."""
         sources = {end: (w, name) for w in self.workers for name, end in w.open.items()}
-        ready = wait(list(sources), None if timeout_s == math.inf else max(0.0, timeout_s))
         handlers = {"link": self._on_message, "end": self._on_end}
+        ready = wait(list(sources), None if timeout_s == math.inf else max(0.0, timeout_s))
         for worker, name in map(sources.get, ready):
             if name in worker.open:  # not closed by one before it
                 handlers.get(name, self._on_output)(worker, name)
@@ -579,7 +531,7 @@ class Crew:
         if kind == "where":
             worker.place = pickle.loads(body)
         elif kind == "error":
-            self._on_error(worker, **pickle.loads(body))
+            self._on_error(worker, pickle.loads(body))
         elif kind == "result":
             worker.value = self._load(worker, kind, body, beside)
             worker.busy = False
@@ -590,28 +542,23 @@ class Crew:
         try:
             return pickle.loads(body, buffers=beside)
         except Exception as error:
-            problem = WorkerError(
-                f"the {what} of {worker.label} arrived, but cannot be read here: "
-                f"{type(error).__name__}: {error}. {self._settings['advice']}"
-            )
-            problem.rank = worker.index
-            raise problem from error
+            what = f"the {what} of {worker.label} arrived, but cannot be read here"
+            why = f"{type(error).__name__}: {error}. {self._settings['advice']}"
+            raise WorkerError(f"{what}: {why}", worker.index) from error
 
-    def _on_error(
-        self, worker: Worker, blob: bytes | None, said: str, text: str, **more: Any
-    ) -> None:
+    def _on_error(self, worker: Worker, about: dict[str, Any]) -> None:
         """A function has raised."""
-        error = WorkerError(
-            f"{worker.label} raised {said} "
-            "(its traceback is above; the error itself cannot be sent to the notebook)"
-        )
-        if blob is not None:
-            error = self._load(worker, "error", blob)
+        if about["blob"] is not None:
+            error = self._load(worker, "error", about["blob"])
+        else:
+            unsent = "its traceback is above; the error itself cannot be sent to the notebook"
+            error = WorkerError(f"{worker.label} raised {about['said']} ({unsent})")
         if getattr(error, "rank", None) is None:
             with suppress(Exception):
                 error.rank = worker.index
-        error.__cause__ = WorkerTraceback(f"{worker.who} raised this:\n{text}")
-        self._note(worker, error=error, **more)
+        error.__cause__ = WorkerTraceback(f"\n{worker.who} raised this:\n{about['text']}")
+        place = f"gave up at {about['place']}"
+        self._note(worker, error, place, about["doubtful"], about["late"])
 
     def _on_end(self, worker: Worker, name: str) -> None:
         """A process has ended: read its last message, and find out why."""
@@ -622,17 +569,16 @@ class Crew:
         _kill(worker.process.pid)  # what it left behind
         if worker.failure is None:
             error = worker.death()
-            self._note(
-                worker,
-                error=error,
-                place=str(error),
-                # A library that loses another rank in a thread of its own aborts.
-                doubtful=error.signal == signal.SIGABRT,
-                late=b"operation timeout" in worker.last_errors,  # NCCL's words
-            )
+            late = b"operation timeout" in worker.last_errors  # of a thread of NCCL
+            # A library that loses another rank in a thread of its own aborts.
+            self._note(worker, error, str(error), error.signal == signal.SIGABRT, late)
 
-    def _note(self, worker: Worker, **failure: Any) -> None:
-        worker.busy, worker.failure = False, {**failure, "since": time.monotonic()}
+    def _note(
+        self, worker: Worker, error: BaseException, place: str, doubtful: bool, late: bool
+    ) -> None:
+        worker.busy = False
+        worker.failure = {"error": error, "place": place, "doubtful": doubtful, "late": late}
+        self._failed_at = self._failed_at if self._failed else time.monotonic()
         self._failed.append(worker)
 
     # ---- the end
@@ -650,9 +596,8 @@ class Crew:
             self._see_off()
         finally:
             for worker in self.workers:
-                if "end" in worker.open:
+                if worker.open.pop("end", None) is not None:
                     _kill(worker.process.pid)
-                    del worker.open["end"]
                 for name in list(worker.open):
                     self._close(worker, name)  # a worker whose link ends, leaves
                 with suppress(ValueError, AttributeError):
@@ -660,11 +605,10 @@ class Crew:
 
     def _see_off(self) -> None:
         """Show what the workers print until they have gone, or until it takes too long."""
-        end, leftover = time.monotonic() + _GOODBYE_S, math.inf
-        while (now := time.monotonic()) < min(end, leftover):
-            left = {name for worker in self.workers for name in worker.open}
-            if not left & {"out", "err", "end"}:
-                return
+        end = time.monotonic() + _GOODBYE_S
+        while (left := {name for w in self.workers for name in w.open} - {"link"}) and (
+            now := time.monotonic()
+        ) < end:
             if "end" not in left:  # other processes hold the pipes open
-                leftover = min(leftover, now + _LEFTOVER_S)
-            self._step(min(end, leftover) - now)
+                end = min(end, now + _LEFTOVER_S)
+            self._step(end - now)
