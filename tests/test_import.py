@@ -14,7 +14,7 @@ import d2lperf
 
 ROOT = Path(__file__).parent.parent
 HEAVY = ["matplotlib", "pandas", "IPython", "d2l", "sklearn", "torchvision", "scipy", "networkx"]
-HEAVY += ["cloudpickle", "psutil", "tqdm", "requests", "pooch", "html"]
+HEAVY += ["cloudpickle", "psutil", "tqdm", "requests", "pooch"]
 
 
 def run(code: str) -> str:
@@ -45,7 +45,7 @@ def test_what_every_notebook_imports_loads_nothing_heavy():
 import json, sys
 import torch
 before = set(sys.modules)
-from d2lperf import Benchmark, compare, describe_machine, launch, measure, predict, record, try_gpu
+from d2lperf import Benchmark, compare, describe_machine, measure, predict, record, try_gpu
 found = [m for m in {HEAVY} if m in sys.modules and m not in before]
 from d2lperf import *
 print(json.dumps([found, plot.__name__, Benchmark.__name__, split_batch.__name__]))
