@@ -1,13 +1,11 @@
 """Every exercise of every notebook: the stub, the folded answer and wrong answers, checked.
 
-What is run comes from the notebook itself, so that what a reader sees is what is tested:
-setup + stub must say "not attempted", setup + answer "passed", setup + each wrong answer (from
-tests/wrong_answers/nbNN.py) "failed" with a reason. Other right answers, such as a text names,
-stand there as ALSO_RIGHT, and must pass.
+The code comes from the notebook itself, so the tests run what a reader sees: setup + stub must say
+"not attempted", setup + answer "passed", setup + each wrong answer (WRONG in
+tests/wrong_answers/nbNN.py) "failed" with a reason. Other right answers (ALSO_RIGHT) must pass.
 
-A wrong answer must fail by what the checker says, not by a crash: a typo would fail, too. Where
-an exception is what is meant to happen the entry of WRONG is a pair with its name,
-`("ZeroDivisionError", "source")`, and that is the exception that must come.
+A wrong answer must fail by the checker's reason, not by a crash: a typo would fail, too. Where an
+exception is meant to happen, the entry of WRONG is a pair, `("ZeroDivisionError", "source")`.
 """
 
 import ast
@@ -120,7 +118,7 @@ def why_not_found_out(got, raises=None):
 EXERCISES = [
     exercise
     for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
-    for exercise in exercises_of(nbformat.read(path, as_version=4), f"nb{path.name[:2]}")
+    for exercise in exercises_of(nbformat.read(path, as_version=4), f"nb{path.name.split('-')[0]}")
 ]
 ANSWERS = {
     path.stem: load_answers(path)
