@@ -1,19 +1,16 @@
-"""What `d2lperf.record` costs, and how long a large timeline takes to draw.
+"""What `d2lperf.record` costs, and how long a large timeline takes to draw and to save.
 
-First table, 10,000 small operations:
+First table, 10,000 small operations on one of torch's threads:
 
-- alone: the seconds that the function itself counts, without a profiler;
-- while recorded: the same, while `record` watches. Whether a timeline shows the workload or the
-  watching is this ratio; 2 is the limit that we set;
-- whole call: `record(fn, warmup=0)` from its call to its return, with the profiler started and
-  stopped, beside the function's own time alone. Nearly all of the rest is torch's own stop, about
-  2 µs an event; an operation on 64 numbers takes half of that;
-- reading: the first question to the timeline (`len`), which reads what the profiler has seen.
+- alone: seconds of the function, without a profiler;
+- while recorded: the same while `record` runs. The ratio tells whether a timeline shows the
+  function or the recording; our limit is 2;
+- whole call: `record(fn, warmup=0)`, which also starts and stops the profiler and reads what it
+  saw, relative to the function alone;
+- first question: `timeline.lanes`, which sorts the spans.
 
-All of it on one thread of torch's, so that pools of threads do not fight for the cores.
-
-Second table: a timeline of 100,000 spans; 3 s is the limit for drawing it. Rounds in turns, in an
-order that alternates; medians, and of ratios the median of each round's.
+Second table: a timeline of 100,000 spans; our limit for drawing it is 3 s. The order of the rounds
+alternates. Figures are medians; a ratio is the median of the rounds' ratios.
 
     python benchmarks/timeline.py
 """
@@ -82,7 +79,7 @@ def one_round(
         timeline = record(run, warmup=0)
         found["whole"] = time.perf_counter() - start
         found["watched"] = times[-1]
-        found["reading"] = seconds(lambda: len(timeline))
+        found["question"] = seconds(lambda: timeline.lanes)
 
     for step in (recorded, alone) if recorded_first else (alone, recorded):
         step()
@@ -92,11 +89,11 @@ def one_round(
 
 
 def recording(rounds: int) -> tuple[float, float]:
-    """Print the first table; return the worst ratio that recorded code has seen, and of a call."""
+    """Print the first table; return the worst ratios of recorded code and of a whole call."""
     worst = whole = 0.0
     print(
         f"| {OPERATIONS:,} operations | alone | while recorded | ratio | whole call | ratio "
-        "| reading | spans |"
+        "| first question | spans |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for name, shape in WORKLOADS.items():
@@ -112,7 +109,7 @@ def recording(rounds: int) -> tuple[float, float]:
             f"{middle['watched / alone']:.2f}",
             f"{1e3 * middle['whole']:.1f} ms",
             f"{middle['whole / alone']:.2f}",
-            f"{1e3 * middle['reading']:.1f} ms",
+            f"{1e3 * middle['question']:.1f} ms",
             f"{spans:,}",
         ]
         print(f"| {name} | " + " | ".join(cells) + " |")
@@ -146,9 +143,7 @@ def drawing(rounds: int) -> float:
                 "plot": lambda timeline=timeline: timeline.plot(),
                 "figure to PNG": lambda: plt.gcf().savefig(io.BytesIO(), format="png"),
                 "save": lambda timeline=timeline: timeline.save(Path(folder, "trace.json")),
-                "save, compressed": lambda timeline=timeline: timeline.save(
-                    Path(folder, "trace.json.gz")
-                ),
+                "load": lambda: Timeline.load(Path(folder, "trace.json")),
             }
             for name, step in steps.items():
                 found.setdefault(name, []).append(seconds(step))
@@ -169,8 +164,8 @@ def main() -> int:
     torch.set_num_threads(1)
     (worst, whole), drawn_s = recording(rounds), drawing(rounds)
     print(
-        f"\nwhat recorded code sees: {worst:.2f} times its time (limit {MOST_SLOWDOWN:g}); "
-        f"the whole call: {whole:.2f} times; "
+        f"\nrecorded code takes {worst:.2f} times as long (limit {MOST_SLOWDOWN:g}); "
+        f"the whole call {whole:.2f} times; "
         f"drawing: {drawn_s:.2f} s (limit {MOST_DRAWING_S:g} s)"
     )
     return int(worst > MOST_SLOWDOWN or drawn_s > MOST_DRAWING_S)

@@ -336,21 +336,23 @@ class Timeline:
         """
         from d2lperf import plotting
 
-        (start, end), spans, known = self.window_s, self.spans, self.lanes
+        state = self._now()
+        (zero, last), known = state.window(), list(state.device_of)
         lanes = known if lanes is None else list(dict.fromkeys(lanes))
         if not lanes:
             raise TimelineError(f"lanes is empty. Choose from {', '.join(map(repr, known))}.")
-        busy = {lane: self.busy_fraction(lane) for lane in lanes}
-        short = {span.name: _short(span.name) for span in spans}
+        busy = {lane: state.fraction(lane) for lane in lanes}
+        short = {name: _short(name) for name in {row.name for row in state.rows}}
         return plotting.gantt(
             [
-                span._replace(name=short[span.name], start_s=span.start_s - start)
-                for span in spans
-                if depth is None or span.depth < depth
+                (short[name], (a - zero) / 1e9, (b - a) / 1e9, lane, state.device_of[lane], level)
+                for name, a, b, lane, level, _ in state.rows
+                if depth is None or level < depth
             ],
             lanes=lanes,
-            notes={lane: f"{100 * part:.0f} % busy" for lane, part in busy.items() if end > start},
-            length_s=end - start if length_s is None else length_s,
+            notes={lane: f"{100 * part:.0f} %" for lane, part in busy.items() if last > zero},
+            notes_title="busy",
+            length_s=(last - zero) / 1e9 if length_s is None else length_s,
             colours={_short(name): colour for name, colour in (colours or {}).items()},
             ax=ax,
         )
@@ -358,14 +360,9 @@ class Timeline:
     def save(self, path: str | os.PathLike) -> Path:
         """Write a JSON file that `load` reads back, and that Perfetto (ui.perfetto.dev) opens.
 
-        Perfetto's processes are our devices, its threads our lanes. Spans of a lane that cross, as
-        kernels of one stream may, are put on two threads, as Perfetto drops them otherwise.
-
-        Args:
-            path: such as "trace.json"; an existing file is overwritten.
-
-        Returns:
-            The path. Source: Trace Event Format (Chromium project), complete and metadata events.
+        Devices are its processes, lanes its threads. Spans of a lane that cross, as kernels of one
+        stream may, are put on two threads: Perfetto drops them otherwise. Returns the path.
+        Source: Trace Event Format (Chromium project), complete and metadata events.
         """
         rows, device_of, _, limits = self._now()
         zero = limits[0] if limits else 0
@@ -385,10 +382,9 @@ class Timeline:
             events.append({"ph": "X", "name": name, **when, **where})
         ours = {"start_ns": zero, "origin_ns": self._origin, "window_ns": self._window}
         other = {"producer": f"d2lperf {__version__}", **ours, "lanes": list(device_of.items())}
-        # Not as ASCII: Perfetto shows escapes such as \u2202 as they are.
         trace = {"traceEvents": events, "displayTimeUnit": "ms", "otherData": other}
+        # Perfetto shows escapes as they are, so only half of a surrogate pair becomes one.
         text = json.dumps(trace, separators=(",", ":"), ensure_ascii=False)
-        # Half of a surrogate pair stays an escape.
         Path(path).write_bytes(text.encode(errors="backslashreplace"))
         return Path(path)
 

@@ -453,11 +453,11 @@ def drawn(monkeypatch, t, **options):
 def test_plot_draws_outer_spans_from_the_start_of_the_window(monkeypatch):
     t = Timeline.from_spans([("aten::mm", 5, 2, "x"), ("inner", 5, 1, "x"), ("b", 7, 1, "y", "d")])
     spans, rest = drawn(monkeypatch, t)
-    assert [s[:5] for s in spans] == [("mm", 0, 2, "x", "CPU"), ("b", 2, 1, "y", "d")]
+    assert spans == [("mm", 0, 2, "x", "CPU", 0), ("b", 2, 1, "y", "d", 0)]
     assert rest["lanes"] == ["x", "y"] and rest["length_s"] == 3
-    assert rest["notes"] == {"x": "67 % busy", "y": "33 % busy"}
+    assert (rest["notes_title"], rest["notes"]) == ("busy", {"x": "67 %", "y": "33 %"})
     spans, rest = drawn(monkeypatch, t, depth=None, lanes=["y", "x"], length_s=9)
-    assert [s.depth for s in spans] == [0, 1, 0]
+    assert [s[5] for s in spans] == [0, 1, 0]
     assert rest["lanes"] == ["y", "x"] and rest["length_s"] == 9
     _, rest = drawn(monkeypatch, t, colours={"aten::mm": "#123456"})
     assert rest["colours"] == {"mm": "#123456"}
@@ -468,7 +468,7 @@ def test_a_name_has_one_form_whatever_its_depth(monkeypatch):
     names = ["autograd::engine::evaluate_function: AddmmBackward0", "AddmmBackward0"]
     t = Timeline.from_spans([(names[0], 0, 2, "a"), (names[1], 0, 1, "a")])
     spans, _ = drawn(monkeypatch, t, depth=None)
-    assert {s.name for s in spans} == {"AddmmBackward0"}
+    assert {s[0] for s in spans} == {"AddmmBackward0"}
 
 
 @pytest.mark.parametrize(
@@ -487,7 +487,7 @@ def test_a_name_has_one_form_whatever_its_depth(monkeypatch):
 )
 def test_names_are_shortened(monkeypatch, name, short):
     spans, _ = drawn(monkeypatch, Timeline.from_spans([(name, 0, 1, "a")]))
-    assert spans[0].name == short
+    assert spans[0][0] == short
 
 
 def test_figures_of_odd_names_of_one_moment_and_of_recordings_are_drawn():
@@ -499,6 +499,23 @@ def test_figures_of_odd_names_of_one_moment_and_of_recordings_are_drawn():
         assert any(t.lanes[0] in text for text in texts)
     ax = plt.subplots()[1]
     assert odd.plot(ax) is ax
+
+
+def test_a_name_has_one_colour_whatever_the_depth():
+    """The inner names ask for colours, too."""
+    outer = [(f"outer {c}", 10 * i, 10 - i, "a") for i, c in enumerate("uvw")]
+    inner = [(f"inner {c}", 10 * i, 5 - i, "a") for i, c in enumerate("xyz")]
+    t = Timeline.from_spans([*outer, *inner])
+
+    def colours(ax):
+        (bars,) = [c for c in ax.collections if len(c.get_facecolor()) > 1]
+        boxes = [path.get_extents() for path in bars.get_paths()]
+        pairs = zip(boxes, bars.get_facecolor().tolist(), strict=True)
+        return {(b.x0, b.width): tuple(colour) for b, colour in pairs}
+
+    alone, deep = colours(t.plot()), colours(t.plot(depth=None))
+    assert len(alone) == 3 and len(set(deep.values())) == 6
+    assert {key: deep[key] for key in alone} == alone
 
 
 def test_a_path_instead_of_axes_is_refused():
