@@ -53,7 +53,7 @@ def ticks(axis: Any, log: bool, unit: str = "") -> None:
     if log:
         axis.axes.set(**{f"{axis.axis_name}scale": "log"})
         low, high = axis.get_view_interval()
-        subs = (1,) if high > 300 * low else (1, 2, 5)
+        subs = (1, 2, 5) if high < 50 * low else (1, 3) if high < 2000 * low else (1,)
         axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=12))
         axis.set_minor_locator(ticker.NullLocator())
     if not axis.have_units():  # names instead of numbers keep their ticks
