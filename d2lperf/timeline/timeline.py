@@ -357,11 +357,11 @@ class Timeline:
             ax=ax,
         )
 
-    def save(self, path: str | os.PathLike) -> Path:
+    def save(self, path: str | os.PathLike) -> None:
         """Write a JSON file that `load` reads back, and that Perfetto (ui.perfetto.dev) opens.
 
         Devices are its processes, lanes its threads. Spans of a lane that cross, as kernels of one
-        stream may, are put on two threads: Perfetto drops them otherwise. Returns the path.
+        stream may, are put on two threads: Perfetto drops them otherwise.
         Source: Trace Event Format (Chromium project), complete and metadata events.
         """
         rows, device_of, _, limits = self._now()
@@ -386,7 +386,6 @@ class Timeline:
         # Perfetto shows escapes as they are, so only half of a surrogate pair becomes one.
         text = json.dumps(trace, separators=(",", ":"), ensure_ascii=False)
         Path(path).write_bytes(text.encode(errors="backslashreplace"))
-        return Path(path)
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> Timeline:
@@ -405,7 +404,7 @@ class Timeline:
                 spans.append((e["name"], start, start + round(e["dur"] * 1e3), lane_of[e["tid"]]))
             return cls._of(spans, dict(ours["lanes"]), ours["origin_ns"], ours["window_ns"])
         except (ValueError, LookupError, TypeError, AttributeError) as error:
-            wrong = f"{str(path)!r} is not a file that Timeline.save wrote ({error!r})."
+            wrong = f"{Path(path).name} is not a file that Timeline.save wrote ({error!r})."
             raise TimelineError(wrong) from error
 
 

@@ -76,12 +76,16 @@ def test_record_sees_operations_their_nesting_and_names_of_ones_own():
 
 
 def test_times_of_a_recording_are_seconds():
+    seen = []
+
     def fn():
+        start = time.perf_counter()
         with torch.profiler.record_function("wait"):
             time.sleep(0.02)
+        seen.append(time.perf_counter() - start)
 
     (span,) = record(fn, warmup=0).spans
-    assert 0.02 <= span.duration_s < 2
+    assert 0.01 <= span.duration_s <= 1.1 * seen[0]  # two clocks, one unit
 
 
 @pytest.mark.parametrize("name", ['say "this"', "é", "back\\slash", "new\nline", "$x"])
@@ -161,10 +165,11 @@ def test_a_hook_of_somebody_else_stays():
 
 def test_spans_may_be_added_to_a_recording_and_it_can_be_kept(tmp_path):
     t = record(relu)
+    t.save(tmp_path / "t.json")
     for other in (
         pickle.loads(pickle.dumps(t)),
         copy.deepcopy(t),
-        Timeline.load(t.save(tmp_path / "t.json")),
+        Timeline.load(tmp_path / "t.json"),
     ):
         assert other.spans == t.spans and other.window_s == t.window_s
         with other.span("later", lane="notes"):
