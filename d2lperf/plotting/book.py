@@ -32,9 +32,8 @@ def plot(
         X: x values: one sequence for all lines, or one for each. Without `Y` these are the
             values, drawn over 0, 1, 2, ...
         Y: the values: a sequence (one line), or a sequence of sequences.
-        xlabel, ylabel, xlim, ylim, xscale, yscale: as in matplotlib.
+        xlabel, ylabel, xlim, ylim, xscale, yscale, fmts: as in matplotlib.
         legend: a name for each line.
-        fmts: matplotlib's format strings, taken in turn.
         figsize: width and height in inches if a new figure is made.
         axes: where to draw; what is there is removed. Default: the current axes.
 

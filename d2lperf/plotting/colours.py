@@ -6,6 +6,7 @@ the usual colour deficiencies can tell apart, without its yellow, which is too f
 
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 
 COLOURS = {
@@ -35,8 +36,6 @@ _WORDS = {
 _KNOWN = {word: COLOURS[colour] for colour, words in _WORDS.items() for word in words.split()}
 _KNOWN |= dict.fromkeys(("wait", "idle", "other", "baseline", "not decided", "ideal"), GREY)
 _COUNTED = re.compile(r"(?:rank|device|worker|stage|gpu|stream|server|cuda|thread)[ :]?(\d+)")
-
-
 _chosen: dict[str, str] = {}  # what other names got in this session
 
 
@@ -56,9 +55,12 @@ def colour_of(name: str) -> str:
 def colours_of(names: Iterable[str]) -> dict[str, str]:
     """Return a colour for each name of one figure, in the order of the names.
 
-    They differ as long as there are enough: a name gives way where its colour is taken.
+    They differ as long as there are enough: a name gives way where its colour is taken, and names
+    that only differ in a number ("batch 32", "batch 64") count as different.
     """
     kinds = {str(name): kind_of(name).lower() for name in names}
+    often = Counter(kinds.values())
+    kinds = {name: kind if often[kind] == 1 else name for name, kind in kinds.items()}
     found = {kind: _fixed(kind) for kind in kinds.values()}
     for kind in sorted((kind for kind in found if not found[kind]), key=lambda k: k not in _chosen):
         first = zlib.crc32(kind.encode("utf-8", "replace")) % len(_PALETTE)

@@ -35,6 +35,7 @@ def gantt(
     Raises:
         ValueError: there are no lanes, or a duration is negative.
     """
+    from matplotlib.collections import PolyCollection
     from matplotlib.colors import to_hex
     from matplotlib.patches import Patch
 
@@ -54,7 +55,7 @@ def gantt(
 
     levels = np.array([depth[lane == i].max(initial=0) + 1 for i in range(len(lanes))])
     several = len(set(group)) > 1
-    shown = [f"{g} {n}" if several and g not in n else str(n) for g, n in zip(group, lanes)]
+    shown = [f"{g} {n}" if several and g not in str(n) else str(n) for g, n in zip(group, lanes)]
     ax = style.row_axes(ax, shown, "time", 0.42 * levels.mean())
     ax.set_xlim(-0.01 * length_s, 1.01 * length_s)
     style.ticks(ax.xaxis, False, "s")
@@ -71,7 +72,13 @@ def gantt(
     below = lane - 0.4 + depth * high
     ax.figure.canvas.figure.draw_without_rendering()  # the names of the lanes take their room
     points = duration / length_s * ax.get_window_extent().width * 72 / ax.figure.dpi
-    _bars(ax, start, duration, below, high, shades, points)
+    x, y = np.stack([start, start + duration]), np.stack([below, below + high])
+    corners = np.stack([x[[0, 0, 1, 1]], y[[0, 1, 1, 0]]]).transpose(2, 1, 0)
+    # A white edge parts neighbours where a bar is wide enough for it.
+    edges = ["white" if width > 4 else shade for width, shade in zip(points, shades)]
+    lw = np.where(points > 4, 0.6, np.where(points > 0.5, 0.0, 0.8))
+    bars = PolyCollection(corners, facecolors=shades, edgecolors=edges, linewidths=lw, zorder=2)
+    ax.add_collection(bars, autolim=False)
     fits = points > np.array([5 * len(name) + 4 for name in names])
     for i in np.flatnonzero(fits)[:200]:
         dark = np.dot([int(shades[i][j : j + 2], 16) for j in (1, 3, 5)], (0.3, 0.59, 0.11)) < 140
@@ -99,15 +106,3 @@ def _key(names: Sequence[str], duration: np.ndarray, given: Mapping[str, str]) -
     most = sorted(time, key=time.__getitem__, reverse=True)[:_COLOURED]
     chosen = colours_of(name for name in time if name in most or name in given)
     return {name: given.get(name, colour) for name, colour in chosen.items()}
-
-
-def _bars(ax: Any, start: Any, duration: Any, below: Any, high: Any, shades: Any, points: Any):
-    """Draw all bars at once. A white edge parts neighbours where a bar is wide enough for it."""
-    from matplotlib.collections import PolyCollection
-
-    x, y = np.stack([start, start + duration]), np.stack([below, below + high])
-    corners = np.stack([x[[0, 0, 1, 1]], y[[0, 1, 1, 0]]]).transpose(2, 1, 0)
-    edges = ["white" if width > 4 else shade for width, shade in zip(points, shades)]
-    lw = np.where(points > 4, 0.6, np.where(points > 0.5, 0.0, 0.8))
-    bars = PolyCollection(corners, facecolors=shades, edgecolors=edges, linewidths=lw, zorder=2)
-    ax.add_collection(bars, autolim=False)

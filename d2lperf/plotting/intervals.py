@@ -13,7 +13,7 @@ from d2lperf.plotting.colours import COLOURS, FAINT, GREY, INK, colour_of
 def intervals(
     ratios: Mapping[str, Sequence[float]], *, margin: float = 0.0,
     verdicts: Mapping[str, str] | None = None, xlabel: str = "time relative to the baseline",
-    sides: tuple[str, str] = ("faster", "slower"), ax: Any = None,
+    ax: Any = None,
 ) -> Any:  # fmt: skip
     """Show ratios with their intervals beside a line at 1; return the axes.
 
@@ -26,7 +26,6 @@ def intervals(
         margin: the band of differences that do not count: 1 / (1 + margin) to 1 + margin.
         verdicts: a word by name, such as "faster" or "not decided".
         xlabel: what the ratio is of.
-        sides: words for below 1 and above 1.
         ax: where to draw; a new figure by default.
 
     Raises:
@@ -47,8 +46,8 @@ def intervals(
     ax = _rows(ratios, list(ratios.values()), texts, colours, band, xlabel, ax)
     ax.axvspan(*band, color=FAINT, lw=0, zorder=0)
     top = {"xycoords": ax.get_xaxis_transform()}
-    style.note(ax, f"← {sides[0]}", (1, 1), (-6, 4), ha="right", **top)
-    style.note(ax, f"{sides[1]} →", (1, 1), (6, 4), **top)
+    style.note(ax, "← faster", (1, 1), (-6, 4), ha="right", **top)
+    style.note(ax, "slower →", (1, 1), (6, 4), **top)
     return ax
 
 

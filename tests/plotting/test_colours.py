@@ -65,6 +65,10 @@ def test_names_of_one_figure_differ_even_if_they_had_one_colour_in_two_others():
     assert colour_of(b) == alone[b]
 
 
+def test_curves_that_differ_in_a_number_differ_in_colour():
+    assert len(set(colours_of(["batch 32", "batch 64", "batch 128"]).values())) == 3
+
+
 def test_more_names_than_colours_share_them():
     found = colours_of(f"operation {'x' * i}" for i in range(20))
     assert len(found) == 20 and set(found.values()) == set(COLOURS.values())
