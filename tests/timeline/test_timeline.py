@@ -496,7 +496,7 @@ def test_names_are_shortened(monkeypatch, name, short):
 
 
 def test_figures_of_odd_names_of_one_moment_and_of_recordings_are_drawn():
-    odd = Timeline.from_spans([("cost $x", 0, 1, "$lane", "$d"), ("_a", 1, 1, "$lane", "$d")])
+    odd = Timeline.from_spans([("$x_{$", 0, 1, "$l_{$", "$d_{$"), ("_a", 1, 1, "$l_{$", "$d_{$")])
     for t in (odd, Timeline.from_spans([("mark", 3, 0, "a")]), crossing(), nested()):
         ax = t.plot(depth=None)
         ax.figure.canvas.draw()
