@@ -2,7 +2,7 @@
 
 A rule is a function of a notebook and its name ("01-measuring", "deeper/guards") that yields its
 problems. Each has at least one bad notebook in memory, below, that it must catch; a good one must
-pass all of them. Rules that the first edition broke are in NEW_RULES.
+pass all of them.
 """
 
 import ast
@@ -23,8 +23,6 @@ from notebooks import build
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
-# Notebooks not yet rewritten: NEW_RULES do not hold for them. It must be empty in the end.
-FIRST_EDITION = {"08-multi-gpu-concise"}
 
 # Words of prose and visible lines of code before the exercises, by the beginning of the name.
 LIMITS = {"00": (900, 120), "deeper/": (1500, 350), "frameworks/": (1200, 350), "": (3000, 350)}
@@ -508,7 +506,7 @@ def is_in_its_final_form(notebook, name):
         yield "not in the stored form: run python notebooks/build.py --stamp"
 
 
-NEW_RULES = [
+RULES = [
     is_short,
     visible_cells_are_short,
     folded_cells_are_folded,
@@ -520,10 +518,6 @@ NEW_RULES = [
     setup_is_stamped,
     figures_are_described,
     drawings_have_words,
-    is_in_its_final_form,
-]
-RULES = [
-    *NEW_RULES,
     begins_with_title_and_question,
     shows_the_machine,
     executed_in_order,
@@ -538,6 +532,7 @@ RULES = [
     plain_python_only,
     claims_are_borne_out,
     tags_are_known,
+    is_in_its_final_form,
 ]
 
 
@@ -556,20 +551,12 @@ NOTEBOOKS = {name_of(path): path for path in build.find([])}
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_rules(name):
     notebook = nbformat.read(NOTEBOOKS[name], as_version=4)
-    exempt = NEW_RULES if name in FIRST_EDITION else []
     problems = []
     for rule in RULES:
-        found = [] if rule in exempt else list(rule(notebook, name))
-        problems += [f"{rule.__doc__}", *found] if found else []
+        found = list(rule(notebook, name))
+        problems += [rule.__doc__, *found] if found else []
     if problems:
         pytest.fail("\n".join([f"{name}:", *problems]), pytrace=False)
-
-
-@pytest.mark.parametrize("name", sorted(FIRST_EDITION))
-def test_only_the_first_edition_is_exempt(name):
-    assert list(is_short(nbformat.read(NOTEBOOKS[name], as_version=4), name)), (
-        f"{name} is short enough for the new edition: take it off FIRST_EDITION"
-    )
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
