@@ -29,7 +29,7 @@ ARROWS = {
     "measuring": {"_version", "device", "machine"},
     "timeline": {"_version", "device", "machine", "measuring.formats", "measuring.saved"},
     "processes": {"_version", "device", "machine", "measuring.sampling"},
-    "roofline": {"_version", "device", "machine", "measuring"},
+    "roofline": {"_version", "device", "machine", "measuring", "plotting"},
     "magics": {"measuring", "stopwatch"},
     "exercises": set(),
     "": {"_version"},  # the package itself: its list of names, each loaded at first use
