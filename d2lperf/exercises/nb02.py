@@ -1,12 +1,12 @@
 """Checkers of notebook 02, compilers and interpreters.
 
-They count: operations, graphs, breaks, calls of Python functions. Nothing is timed, and no C++
+They count graphs, breaks, bytes and calls of Python functions. Nothing is timed, and no C++
 compiler is needed.
 """
 
 from __future__ import annotations
 
-import operator
+import math
 import os
 import sys
 import warnings
@@ -19,16 +19,16 @@ import numpy as np
 import torch
 from torch import fx, nn
 
-from d2lperf.exercises import Feedback, checker, failed, passed, show
+from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
 
 __all__ = [
     "OUTCOMES",
     "check_branch",
     "check_bytes_moved",
+    "check_calls_needed",
     "check_conversions",
     "check_hybridise",
     "check_mean_once",
-    "check_simplify",
 ]
 
 OUTCOMES = ("refused", "baked in", "right, with a break", "right, in one graph")
@@ -126,7 +126,15 @@ def check_hybridise(hybridise: Callable[[nn.Module, torch.Tensor], Callable]) ->
         if not _same(fast(example), net(example)):
             return failed("on the example itself the result is not that of the network given")
         for x in others:
-            if not _same(fast(x), net(x)):
+            try:
+                found = fast(x)
+            except Exception as error:
+                return failed(
+                    f"right on the example (a batch of {len(example)}), but a batch of {len(x)} "
+                    f"raises {type(error).__name__}: is the batch size of the example kept as a "
+                    "constant?"
+                )
+            if not _same(found, net(x)):
                 return failed(
                     f"right on the example, wrong on other images (a batch of {len(x)}): "
                     "what was computed once must not be kept"
@@ -247,53 +255,6 @@ def check_branch(flip_whole: Callable[[torch.Tensor], torch.Tensor]) -> Feedback
     return passed("Both ways in one graph: nothing is left for Python to decide.")
 
 
-# ---------------------------------------------------------------------------------- simplify
-
-
-def _untidy(x, y):
-    a = x * 1
-    b = a + 0
-    b.exp()
-    c = 2 * b
-    return c * 1.0 + y
-
-
-def _useful(x, y):
-    return (x * 2 + 1) * y + (x * y + 0.5)
-
-
-def _ends_with_one(x, y):
-    (x + y).relu()
-    return (x - y) * 1
-
-
-@checker
-def check_simplify(simplify: Callable[[fx.GraphModule], fx.GraphModule]) -> Feedback:
-    """Check an fx pass that takes out `x * 1`, `x + 0` and what leads to no result.
-
-    Args:
-        simplify: function of a traced function that returns a traced function.
-    """
-    x, y = torch.tensor([1.0, -2.0, 3.0]), torch.tensor([0.5, 4.0, -1.0])
-    for function, least in ((_untidy, 2), (_useful, 6), (_ends_with_one, 1)):
-        name = function.__name__.strip("_").replace("_", " ")
-        done = simplify(fx.symbolic_trace(function))
-        if not isinstance(done, fx.GraphModule):
-            return failed(f"simplify must return an fx.GraphModule, but got {show(done)}")
-        done.graph.lint()
-        done.recompile()
-        if not _same(done(x, y), function(x, y)):
-            return failed(f"the function '{name}' computes something else after the pass")
-        left = [n for n in done.graph.nodes if n.op.startswith("call")]
-        if len(left) > least:
-            names = ", ".join(n.name for n in left)
-            return failed(
-                f"of the function '{name}' {len(left)} operations are left ({names}); "
-                f"{least} are needed"
-            )
-    return passed("Only what is needed is left, and the results are the same.")
-
-
 # ------------------------------------------------------------------------------- bytes_moved
 
 _CHAINS = {
@@ -329,7 +290,7 @@ def check_bytes_moved(bytes_moved: Callable[[list, int], tuple[int, int]]) -> Fe
                 if one != right:
                     return failed(
                         f"{what}, {kind}, vectors of {nbytes} bytes: {show(one)} is "
-                        f"{'too much' if operator.gt(one, right) else 'too little'}"
+                        f"{'too much' if one > right else 'too little'}"
                     )
     return passed("Reads and writes counted right, with and without fusion.")
 
@@ -362,3 +323,32 @@ def check_mean_once(mean_once: Callable[[Callable], Callable]) -> Feedback:
             "wanted is one for all"
         )
     return passed("Five batch sizes, one graph.")
+
+
+# ------------------------------------------------------------------------------ calls_needed
+
+# first call, each call of eager, each later call (seconds), calls needed
+_PAYMENTS = [
+    (10.0, 3.0, 1.0, 5),  # after 4 calls 13 against 12, after 5 calls 14 against 15
+    (9.0, 3.0, 1.0, 5),  # after 4 calls 12 against 12: only equal
+    (2.0, 1.0, 1.0, math.inf),
+    (2.0, 1.0, 1.5, math.inf),
+    (0.5, 1.0, 2.0, 1),
+    (0.5, 1.0, 0.25, 1),
+    (1.0, 0.0625, 0.03125, 32),
+]
+
+
+@checker
+def check_calls_needed(calls_needed: Callable[[float, float, float], float]) -> Feedback:
+    """Check the number of calls after which a compilation has paid for itself.
+
+    Args:
+        calls_needed: function of the first call, of a call of eager and of a later call, all in
+            seconds, that returns the smallest number of calls whose total is below eager's.
+    """
+    for *times, right in _PAYMENTS:
+        found = calls_needed(*times)
+        if found != right:
+            return failed(f"{call_text(calls_needed, *times)} is {right}, not {show(found)}")
+    return passed("The price of the first call and the saving of the others, set off.")

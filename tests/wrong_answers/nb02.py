@@ -14,20 +14,22 @@ WRONG = {
         "def hybridise(net, x):\n"
         "    n = len(x)\n"
         "    return torch.jit.trace(lambda z: net(z[:n]), x)",
+        # so it is by torch.export
+        "def hybridise(net, x):\n    return torch.export.export(net, (x,)).module()",
     ],
     "conversions": [
         # the folklore: every .numpy() breaks a graph
-        'outcome = {("numpy", "trace"): "baked in", ("numpy", "script"): "refused",\n'
+        'outcomes = {("numpy", "trace"): "baked in", ("numpy", "script"): "refused",\n'
         '           ("numpy", "compile"): "right, with a break", ("item", "trace"): "baked in",\n'
         '           ("item", "script"): "right, in one graph",\n'
         '           ("item", "compile"): "right, with a break"}',
         # trust in traces
-        'outcome = {(c, t): "right, in one graph" for c in ("numpy", "item")\n'
+        'outcomes = {(c, t): "right, in one graph" for c in ("numpy", "item")\n'
         '           for t in ("trace", "script", "compile")}',
         # half of it
-        'outcome = {("numpy", "trace"): "baked in"}',
+        'outcomes = {("numpy", "trace"): "baked in"}',
         # a word of one's own
-        'outcome = {(c, t): "works" for c in ("numpy", "item")\n'
+        'outcomes = {(c, t): "works" for c in ("numpy", "item")\n'
         '           for t in ("trace", "script", "compile")}',
     ],
     "branch": [
@@ -39,27 +41,6 @@ WRONG = {
         "def flip_whole(x):\n    return torch.where(x > 0, x, -x)",
         # the sign of 0 is 0
         "def flip_whole(x):\n    return x * torch.sign(x.sum())",
-    ],
-    "simplify": [
-        # dead code only
-        "def simplify(traced):\n"
-        "    traced.graph.eliminate_dead_code()\n"
-        "    return fx.GraphModule(traced, traced.graph)",
-        # every product with a number goes
-        "def simplify(traced):\n"
-        "    for node in list(traced.graph.nodes):\n"
-        "        if node.target is operator.mul and not isinstance(node.args[1], fx.Node):\n"
-        "            node.replace_all_uses_with(node.args[0])\n"
-        "    traced.graph.eliminate_dead_code()\n"
-        "    return fx.GraphModule(traced, traced.graph)",
-        # uses replaced, nodes left
-        "def simplify(traced):\n"
-        "    for node in list(traced.graph.nodes):\n"
-        "        if (node.target, node.args[1:]) in [(operator.mul, (1,)), (operator.add, (0,))]:\n"
-        "            node.replace_all_uses_with(node.args[0])\n"
-        "    return fx.GraphModule(traced, traced.graph)",
-        # nothing at all
-        "def simplify(traced):\n    return traced",
     ],
     "bytes_moved": [
         # fused means: read once, write once; other inputs forgotten
@@ -95,12 +76,33 @@ WRONG = {
         "def mean_once(backend):\n"
         "    return torch.compile(lambda x: x.mean(1), backend=backend, dynamic=True)",
     ],
+    "calls_needed": [
+        # equal is not less
+        "def calls_needed(first_s, eager_s, later_s):\n"
+        "    if first_s < eager_s:\n"
+        "        return 1\n"
+        "    if later_s >= eager_s:\n"
+        '        return float("inf")\n'
+        "    return -((later_s - first_s) // (eager_s - later_s))",
+        # the first call computes a result, too
+        "def calls_needed(first_s, eager_s, later_s):\n"
+        "    if later_s >= eager_s:\n"
+        '        return float("inf")\n'
+        "    return first_s // (eager_s - later_s) + 1",
+        # a saving where there is none
+        "def calls_needed(first_s, eager_s, later_s):\n"
+        "    saved_s = abs(eager_s - later_s) or 1\n"
+        "    return (first_s - later_s) // saved_s + 1",
+    ],
 }
 
 ALSO_RIGHT = {
     "hybridise": [
         # named in the answer's text
         "def hybridise(net, x):\n    return torch.jit.script(net)",
+        "def hybridise(net, x):\n"
+        '    batch = ({0: torch.export.Dim("batch")},)\n'
+        "    return torch.export.export(net, (x,), dynamic_shapes=batch).module()",
     ],
     "branch": [
         # the same: one side only is computed
