@@ -290,23 +290,27 @@ def _kill(pid: int) -> None:
 _starting = threading.Lock()
 
 
+def _start_server() -> None:
+    """Runs in a thread, where no stop button interrupts it half-way."""
+    from multiprocessing import forkserver, resource_tracker
+
+    resource_tracker.ensure_running()  # it would unblock the signal
+    # The stop button reaches every process of the kernel's group. The server ignores it, but only
+    # after its imports.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    forkserver.ensure_running()
+
+
 @contextmanager
 def _server() -> Iterator[None]:
     """Have the fork server running, and keep its forks from importing the caller's script."""
-    from multiprocessing import forkserver, resource_tracker
-
     if sys.platform == "darwin":
         os.environ.setdefault("OBJC_DISABLE_INITIALIZE_FORK_SAFETY", "YES")
     with _starting:
         multiprocessing.set_forkserver_preload(_PRELOAD)
-        # The stop button reaches every process of the kernel's group. The server ignores it, but
-        # only after its imports. (The tracker would unblock the signal.)
-        resource_tracker.ensure_running()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            forkserver.ensure_running()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        starter = threading.Thread(target=_start_server)
+        starter.start()
+        starter.join()
         main = vars(sys.modules["__main__"])
         kept = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}
         try:
@@ -335,7 +339,7 @@ class Worker:
     failure: dict[str, Any] | None = None  # of its error or death: error, doubtful, late, place
     place: tuple[str, bool] | None = None
     begun: dict[str, list[bytes]] = field(default_factory=lambda: {"out": [], "err": []})
-    last_errors: bytes = b""  # what it wrote to stderr
+    last: bytes = b""  # of what it wrote to stderr
 
     def start(self, settings: dict[str, Any]) -> None:
         """Have it forked."""
@@ -385,11 +389,10 @@ class Crew:
     """Some workers. Leaving the `with` block lets them go, an error kills them; none is left.
 
     Args:
-        names: short name -> longer name of each worker; lines that it prints start with the first,
-            sentences about it with the second.
+        names: label -> name in sentences of each worker. What it prints starts with its label.
         threads: threads of torch in each worker.
         on_report: called as `on_report(index, value)`.
-        advice: a sentence for results that cannot be sent.
+        advice: what to do about results that cannot be sent.
     """
 
     def __init__(
@@ -432,17 +435,19 @@ class Crew:
     def give(self, task: Packed, workers: Sequence[Worker] = ()) -> None:
         """Send a packed function without arguments to some workers, or to all of them."""
         self._failed.clear()
+        for worker in self.workers:
+            worker.failure = None
         for worker in workers or self.workers:
-            worker.busy, worker.value, worker.failure = True, None, None
+            if "end" not in worker.open:
+                raise worker.death()
+            worker.busy, worker.value = True, None
             with suppress(ConnectionError):  # that it died will be heard
                 _send(worker.open["link"], "task", task)
 
     def gather(self, timeout_s: float = math.inf, deadline_s: float | None = None) -> list[Any]:
         """Wait for all answers and return them, or raise the reason why one will not come.
 
-        Args:
-            timeout_s: how long a collective waits, in seconds, for the error message.
-            deadline_s: how long we wait, in seconds. Default: no limit.
+        `timeout_s` is how long a collective waits, for the error message.
         """
         end = math.inf if deadline_s is None else time.monotonic() + deadline_s
         while any(w.busy or w.failure for w in self.workers):
@@ -507,7 +512,7 @@ class Crew:
         if not data:
             return self._close(worker, name)
         if name == "err":
-            worker.last_errors = (worker.last_errors + data)[-10_000:]
+            worker.last = (worker.last + data)[-10_000:]
         whole, newline, rest = data.rpartition(b"\n")
         if newline:
             self._show(worker, name, b"".join([*worker.begun[name], whole]).split(b"\n"))
@@ -543,22 +548,19 @@ class Crew:
             return pickle.loads(body, buffers=beside)
         except Exception as error:
             what = f"the {what} of {worker.label} arrived, but cannot be read here"
-            why = f"{type(error).__name__}: {error}. {self._settings['advice']}"
-            raise WorkerError(f"{what}: {why}", worker.index) from error
+            raise WorkerError(f"{what}: {type(error).__name__}: {error}.", worker.index) from error
 
     def _on_error(self, worker: Worker, about: dict[str, Any]) -> None:
         """A function has raised."""
+        unsent = "(its traceback is above; the error itself cannot be sent to the notebook)"
+        error = WorkerError(f"{worker.label} raised {about['said']} {unsent}")
         if about["blob"] is not None:
             error = self._load(worker, "error", about["blob"])
-        else:
-            unsent = "its traceback is above; the error itself cannot be sent to the notebook"
-            error = WorkerError(f"{worker.label} raised {about['said']} ({unsent})")
         if getattr(error, "rank", None) is None:
             with suppress(Exception):
                 error.rank = worker.index
         error.__cause__ = WorkerTraceback(f"\n{worker.who} raised this:\n{about['text']}")
-        place = f"gave up at {about['place']}"
-        self._note(worker, error, place, about["doubtful"], about["late"])
+        self._note(worker, {**about, "error": error, "place": f"gave up at {about['place']}"})
 
     def _on_end(self, worker: Worker, name: str) -> None:
         """A process has ended: read its last message, and find out why."""
@@ -569,15 +571,13 @@ class Crew:
         _kill(worker.process.pid)  # what it left behind
         if worker.failure is None:
             error = worker.death()
-            late = b"operation timeout" in worker.last_errors  # of a thread of NCCL
-            # A library that loses another rank in a thread of its own aborts.
-            self._note(worker, error, str(error), error.signal == signal.SIGABRT, late)
+            # A library that loses another rank in a thread of its own aborts, such as NCCL's.
+            doubtful, late = error.signal == signal.SIGABRT, b"operation timeout" in worker.last
+            about = {"error": error, "place": str(error), "doubtful": doubtful, "late": late}
+            self._note(worker, about)
 
-    def _note(
-        self, worker: Worker, error: BaseException, place: str, doubtful: bool, late: bool
-    ) -> None:
-        worker.busy = False
-        worker.failure = {"error": error, "place": place, "doubtful": doubtful, "late": late}
+    def _note(self, worker: Worker, failure: dict[str, Any]) -> None:
+        worker.busy, worker.failure = False, failure
         self._failed_at = self._failed_at if self._failed else time.monotonic()
         self._failed.append(worker)
 

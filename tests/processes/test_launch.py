@@ -5,8 +5,6 @@ import inspect
 import multiprocessing
 import os
 import re
-import signal
-import sys
 import threading
 import time
 
@@ -14,11 +12,11 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
-from tests.processes.conftest import server_of, wait_until
 
 import d2lperf
 from d2lperf.machine import usable_cores
 from d2lperf.processes import LaunchTimeout, WorkerError, launch, report
+from tests.processes.conftest import server_of, wait_until
 
 # ------------------------------------------------------------------------------- what it does
 
@@ -197,7 +195,10 @@ def test_the_attributes_of_an_error_come_along():
     ("kind", "message"),
     [
         (dist.DistStoreError, "wait timeout after 500ms, keys: /x"),
-        (dist.DistStoreError, "Timed out after 31 seconds waiting for clients. 1/2 clients joined."),
+        (
+            dist.DistStoreError,
+            "Timed out after 31 seconds waiting for clients. 1/2 clients joined.",
+        ),
         (dist.DistBackendError, "Watchdog caught collective operation timeout"),
         (dist.DistNetworkError, "Socket Timeout"),
     ],
@@ -407,7 +408,9 @@ def test_a_deadlock_is_shown_in_words_of_the_cell(kernel):
         "except LaunchTimeout as error: print(error)"
     )
     for rank in (0, 1):
-        place = f"[rank {rank}] is at cell, line 3, in lost: dist.recv(x, src=1 - dist.get_rank())\n"
+        place = (
+            f"[rank {rank}] is at cell, line 3, in lost: dist.recv(x, src=1 - dist.get_rank())\n"
+        )
         assert place in seen["stdout"], seen
     assert "the launch took longer than deadline_s = 2 s" in seen["stdout"]
 

@@ -1,0 +1,105 @@
+"""Functions under the clock in processes of their own."""
+
+import os
+import signal
+import threading
+import time
+
+import psutil
+import pytest
+import torch
+
+from d2lperf.measuring.sampling import ISOLATED_RULES, Plan
+from d2lperf.processes import WorkerError
+from d2lperf.processes.isolated import isolated_subjects
+from tests.processes.conftest import wait_until
+
+
+def test_each_function_runs_in_a_process_of_its_own_that_ends():
+    with isolated_subjects({"a": os.getpid, "b": os.getpid}) as subjects:
+        first = {s.name: s.first_result(True) for s in subjects}
+        again = {s.name: s.first_result(True) for s in subjects}
+        assert first == again
+        assert len({os.getpid(), *first.values()}) == 3
+        assert len(subjects[0].first_calls_s) == 2 and not subjects[0].on_device
+    assert not any(psutil.pid_exists(pid) for pid in first.values())
+
+
+def test_settings_are_taken_over():
+    def settings():
+        return torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()
+
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.no_grad(), isolated_subjects({"a": settings}) as (subject,):
+            assert subject.first_result(True) == (torch.get_num_threads(), False, torch.float64)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_phases_come_back_from_the_worker():
+    with isolated_subjects({"a": lambda: sum(range(100))}) as (subject,):
+        call_s = subject.warm_up()
+        assert call_s > 0 and len(subject.first_calls_s) >= 5
+        assert subject.plan(call_s).samples == ISOLATED_RULES.samples
+        assert len(subject.phase(Plan(1, 10, 4, 10.0))) == 4
+
+
+def test_setup_runs_beside_the_function():
+    with isolated_subjects({"a": lambda x: x + 1}, setup=lambda: 1) as (subject,):
+        assert subject.first_result(True) == 2
+
+
+def test_a_workers_error_comes_as_it_was_and_the_others_go_on():
+    def breaks():
+        raise FileNotFoundError("data.pickle is not there")
+
+    with isolated_subjects({"a": lambda: 1, "b": breaks}) as (a, b):
+        with pytest.raises(FileNotFoundError, match=r"data\.pickle") as caught:
+            b.first_result(True)
+        assert "in breaks" in str(caught.value.__cause__)
+        assert a.first_result(True) == 1
+
+
+def test_what_cannot_travel_is_explained():
+    lock = threading.Lock()
+    with isolated_subjects({"a": threading.Lock}) as (subject,):
+        assert subject.first_result(False) is None
+        with pytest.raises(WorkerError, match="check=False"):
+            subject.first_result(True)
+    with (
+        pytest.raises(WorkerError, match=r"'b' cannot be sent.*without isolated=True"),
+        isolated_subjects({"a": int, "b": lambda: lock and 1}),
+    ):
+        pass
+
+
+def test_a_process_that_dies_is_named():
+    with (
+        pytest.raises(WorkerError, match="the process of 'b' exited with status 3"),
+        isolated_subjects({"a": int, "b": lambda: os._exit(3)}) as (_, b),
+    ):
+        with pytest.raises(WorkerError, match="the process of 'b' exited"):
+            b.first_result(True)
+        b.first_result(True)  # later as well
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends itself a signal as POSIX knows it")
+def test_workers_have_ended_when_an_interrupt_comes_through(tmp_path):
+    """Not only by the end of the program: a notebook's kernel lives on."""
+
+    def endless():
+        (tmp_path / f"{os.getpid()}").touch()
+        time.sleep(600)
+
+    def ring():
+        wait_until(lambda: list(tmp_path.iterdir()))
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    ringing = threading.Thread(target=ring)
+    ringing.start()
+    with pytest.raises(KeyboardInterrupt), isolated_subjects({"a": endless, "b": int}) as (a, _):
+        a.first_result(False)
+    ringing.join()
+    (path,) = tmp_path.iterdir()
+    assert wait_until(lambda: not psutil.pid_exists(int(path.name)), 5)

@@ -1,0 +1,104 @@
+"""The same call under torchrun: in place."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from d2lperf.machine import usable_cores
+from tests.processes.conftest import ROOT
+
+SCRIPT = """
+import os, sys
+import torch, torch.distributed as dist
+from d2lperf import launch, report
+
+def work(scale):
+    x = torch.tensor([scale * (1.0 + dist.get_rank())])
+    dist.all_reduce(x)
+    report(dist.get_rank())
+    return os.getpid(), x.item()
+
+seen = []
+first = launch(work, workers=7, args=(2,), on_report=lambda *what: seen.append(what))
+second = launch(work, args=(3,), backend="gloo", timeout_s=30)
+rank = dist.get_rank()
+assert first[rank][0] == os.getpid() and seen == [(rank, rank)]
+assert len(first) == 2 and first[0][0] != first[1][0]
+with open(os.path.join(sys.argv[1], str(rank)), "w") as file:
+    file.write(f"{[x for _, x in first]} {[x for _, x in second]} {torch.get_num_threads()}")
+"""
+
+FAILING = """
+import sys, time
+import torch, torch.distributed as dist
+from d2lperf import launch
+
+def fails():
+    if dist.get_rank() == 1:
+        raise ZeroDivisionError("on rank 1")
+    dist.all_reduce(torch.ones(1))
+
+def sleeps():
+    time.sleep(100)
+
+launch(*{"fails": (fails,), "sleeps": (sleeps,)}[sys.argv[1]], deadline_s=2)
+"""
+
+
+def torchrun(script, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", "2",
+         "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1",
+         str(script), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )  # fmt: skip
+
+
+def test_the_same_call_runs_in_place(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT)
+    run = torchrun(script, str(tmp_path))
+    assert run.returncode == 0, run.stderr
+    threads = max(1, usable_cores() // 2)
+    for rank in "01":
+        assert (tmp_path / rank).read_text() == f"[6.0, 6.0] [9.0, 9.0] {threads}"
+
+
+@pytest.mark.parametrize(
+    ("what", "said"), [("fails", "ZeroDivisionError: on rank 1"), ("sleeps", "in sleeps")]
+)
+def test_a_failure_ends_the_script_and_is_told(tmp_path, what, said):
+    script = tmp_path / "train.py"
+    script.write_text(FAILING)
+    run = torchrun(script, what)
+    assert run.returncode != 0 and said in run.stderr, run.stderr
+
+
+LEFT = """
+import os, warnings, torch.distributed as dist
+from d2lperf import launch
+os.environ.update(RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="0")
+warnings.simplefilter("error")
+assert launch(dist.get_world_size, workers=1) == [1]
+dist.destroy_process_group()
+try:
+    launch(int, workers=2)
+except RuntimeWarning as warning:
+    print(warning)
+"""
+
+
+def test_variables_of_torchrun_that_a_notebook_has_left_are_warned_of():
+    run = subprocess.run(
+        [sys.executable, "-c", LEFT],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "asked for 2 workers" in run.stdout and "delete both from os.environ" in run.stdout, run
