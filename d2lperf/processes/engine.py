@@ -45,9 +45,9 @@ __all__ = ["Crew", "LaunchTimeout", "Packed", "Worker", "WorkerError", "pack"]
 _PRELOAD = ["torch", "d2lperf.processes.launch", "torch._dynamo"]
 _LARGE_BYTES = 1 << 12  # memory of this size travels beside the pickle, not inside
 _PATIENCE_S = 1.0  # how long a "connection closed" waits for news of who closed it
-_GOODBYE_S = 3.0  # how long workers may take to leave when all is done
-_LEFTOVER_S = 0.3  # how long we wait for output of processes that they left behind
-
+_GOODBYE_S, _LEFTOVER_S = 3.0, 0.3  # what workers, then processes they left, may take to leave
+_ADVICE = "Return tensors, arrays, numbers and containers of them (compare: or pass check=False)."
+_SERVER_ENDED = "the process that starts the workers has ended. Launch again."
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LIBRARIES = (_OURS, "<frozen", *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
 _COLLECTIVES = os.path.dirname(dist.__file__) + os.sep
@@ -55,16 +55,10 @@ _COLLECTIVES = os.path.dirname(dist.__file__) + os.sep
 _SPEAKER = re.compile("gloo|c10d|nccl|ProcessGroup")
 _LOST = re.compile("(?i)connection|closed|broken pipe|failed to|remote|nccl(remote|system)error")
 _LATE = re.compile("(?i)time(d )?out")
-_GREETING = re.compile(  # gloo prints it for each group
-    rb"\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. "
-    rb"Expected number of connected peer ranks is : \d+"
+_GREETING = re.compile(  # what gloo prints for each group
+    rb"\[Gloo\] Rank \d+ is connected to (\d+) peer ranks\. Expected [a-z ]+ ranks is : \1"
 )
-_SETTINGS = {  # where to ask torch for a setting, and how to take it over
-    "get_default_dtype": "set_default_dtype",
-    "is_grad_enabled": "set_grad_enabled",
-    "get_float32_matmul_precision": "set_float32_matmul_precision",
-    "get_deterministic_debug_mode": "set_deterministic_debug_mode",
-}
+_SETTINGS = "default_dtype", "float32_matmul_precision", "deterministic_debug_mode"  # of torch
 
 
 class WorkerError(RuntimeError):
@@ -165,8 +159,9 @@ def _work(link: Connection, out: Connection, err: Connection, settings: dict[str
     sys.path[:] = settings["path"]
     linecache.cache.update(settings["cells"])
     for name, value in settings["torch"].items():
-        if getattr(torch, name)() != value:  # some setters import half of torch
-            getattr(torch, _SETTINGS[name])(value)
+        if getattr(torch, f"get_{name}")() != value:  # some setters import half of torch
+            getattr(torch, f"set_{name}")(value)
+    torch.set_grad_enabled(settings["grad"])
     torch.set_num_threads(settings["threads"])
     multiprocessing.set_start_method(settings["start_method"], force=True)
     # torch has its default seed, as in any fresh process. These two have the server's state.
@@ -182,8 +177,8 @@ class _Here:
     """The worker that this process is: it runs tasks one by one and answers the kernel."""
 
     def __init__(self, link: Connection, settings: dict[str, Any]):
-        self.index, self._label, self._advice = (settings[k] for k in ("index", "label", "advice"))
-        self._link, self._sending, self._tasks = link, threading.Lock(), queue.SimpleQueue()
+        self.index, self._label, self._link = settings["index"], settings["label"], link
+        self._sending, self._tasks = threading.Lock(), queue.SimpleQueue()
 
     def live(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
@@ -201,7 +196,7 @@ class _Here:
             packed = pack(value)
         except Exception as error:
             what = f"{self._label}: {what} ({type(value).__name__}) cannot be sent to the notebook"
-            raise WorkerError(f"{what}: {error}. {self._advice}", self.index) from error
+            raise WorkerError(f"{what}: {error}. {_ADVICE}", self.index) from error
         with self._sending:
             _send(self._link, kind, packed)
 
@@ -237,22 +232,24 @@ def _described(error: BaseException) -> dict[str, Any]:
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
         frames = frames.tb_next
     lines = traceback.format_exception(type(error), error, frames or error.__traceback__)
-    said, blob, chain = type(error).__name__, None, [error]
-    with suppress(Exception):  # an error of the user's may fail to say what it is
-        said += f": {error}"
+    blob, chain = None, [error]
     with suppress(Exception):
         sent = cloudpickle.dumps(error)
         blob = sent if type(pickle.loads(sent)) is type(error) else None
-    while (error := error.__cause__ or error.__context__) and error not in chain:
-        chain.append(error)
+    while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
+        chain.append(cause)
     return {
         "blob": blob,
-        "said": said,
+        "said": _words(error),
         "text": "".join(lines).rstrip(),
         "place": _place(traceback.extract_tb(frames))[0],
-        "late": _said_of_others(chain[0]) == "late",
+        "late": _said_of_others(error) == "late",
         "doubtful": any(map(_said_of_others, chain)),
     }
+
+
+def _words(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(type(error), error)).strip()
 
 
 def _said_of_others(error: BaseException) -> str:
@@ -261,19 +258,17 @@ def _said_of_others(error: BaseException) -> str:
     Words alone do not decide: a RuntimeError that the user's code raises is the user's own. The
     instruction at which the innermost frame stopped tells a `raise` from a call into C++.
     """
-    frames, message = error.__traceback__, ""
+    frames = error.__traceback__
     if not isinstance(error, RuntimeError) or frames is None:
         return ""
-    with suppress(Exception):
-        message = str(error)
+    message = _words(error)
     if not isinstance(error, dist.DistError):
         while frames.tb_next is not None:
             frames = frames.tb_next
         code = frames.tb_frame.f_code
         raised = dis.opname[code.co_code[frames.tb_lasti]] == "RAISE_VARARGS"
-        if raised and not code.co_filename.startswith(_COLLECTIVES):
-            return ""
-        if not _SPEAKER.search(message):
+        theirs = not raised or code.co_filename.startswith(_COLLECTIVES)
+        if not (theirs and _SPEAKER.search(message)):
             return ""
     return "late" if _LATE.search(message) else "lost" if _LOST.search(message) else ""
 
@@ -290,25 +285,23 @@ def _kill(pid: int) -> None:
 _starting = threading.Lock()
 
 
-def _start_server() -> None:
-    """Runs in a thread, where no stop button interrupts it half-way."""
-    from multiprocessing import forkserver, resource_tracker
-
-    resource_tracker.ensure_running()  # it would unblock the signal
-    # The stop button reaches every process of the kernel's group. The server ignores it, but only
-    # after its imports.
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    forkserver.ensure_running()
-
-
 @contextmanager
 def _server() -> Iterator[None]:
     """Have the fork server running, and keep its forks from importing the caller's script."""
+    from multiprocessing import forkserver, resource_tracker
+
+    def start() -> None:
+        # In a thread, since no stop button interrupts it there. The button reaches the server as
+        # well, which ignores it only after its imports. (The tracker would unblock the signal.)
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        forkserver.ensure_running()
+
     if sys.platform == "darwin":
         os.environ.setdefault("OBJC_DISABLE_INITIALIZE_FORK_SAFETY", "YES")
     with _starting:
         multiprocessing.set_forkserver_preload(_PRELOAD)
-        starter = threading.Thread(target=_start_server)
+        starter = threading.Thread(target=start)
         starter.start()
         starter.join()
         main = vars(sys.modules["__main__"])
@@ -320,9 +313,6 @@ def _server() -> Iterator[None]:
             raise WorkerError(_SERVER_ENDED) from error
         finally:
             main.update(kept)
-
-
-_SERVER_ENDED = "the process that starts the workers has ended. Launch again."
 
 
 @dataclass
@@ -360,20 +350,19 @@ class Worker:
 
     def death(self) -> WorkerError:
         """The error that says how it ended."""
-        status = self.process.exitcode
+        status, names = self.process.exitcode, {int(n): n.name for n in signal.Signals}
         how = f"exited with status {status}"
         hint = "Something called sys.exit or os._exit. Let the function return instead."
         if status < 0:
-            names = {int(number): number.name for number in signal.Signals}
             how = f"was killed by signal {-status} ({names.get(-status, 'without a name')})"
             hint = "That is a crash in compiled code; what it wrote is above, if it did."
         if -status in (signal.SIGKILL, signal.SIGTERM):
             hint = "If nobody did that by hand, the system may have run out of memory."
-        when = "" if self.busy else " after its function had returned"
         with suppress(OSError):
             if status == 255:
                 os.kill(self.process.pid, 0)  # it lives: the server, which would tell us, does not
                 return WorkerError(_SERVER_ENDED)
+        when = "" if self.busy else " after its function had returned"
         return WorkerError(f"{self.who} {how}{when}. {hint}", self.index, max(0, -status) or None)
 
     def where(self) -> str:
@@ -392,16 +381,9 @@ class Crew:
         names: label -> name in sentences of each worker. What it prints starts with its label.
         threads: threads of torch in each worker.
         on_report: called as `on_report(index, value)`.
-        advice: what to do about results that cannot be sent.
     """
 
-    def __init__(
-        self,
-        names: dict[str, str],
-        threads: int,
-        on_report: Callable[[int, Any], Any] | None = None,
-        advice: str = "Return tensors, arrays, numbers and containers of them.",
-    ):
+    def __init__(self, names: dict[str, str], threads: int, on_report: Callable | None = None):
         if "forkserver" not in multiprocessing.get_all_start_methods():
             raise NotImplementedError(
                 f"Workers are forks of a server process, which {sys.platform} does not support. "
@@ -414,10 +396,10 @@ class Crew:
             "environment": dict(os.environ),
             "path": sys.path,
             "cells": cells,
-            "torch": {name: getattr(torch, name)() for name in _SETTINGS},
+            "torch": {name: getattr(torch, f"get_{name}")() for name in _SETTINGS},
+            "grad": torch.is_grad_enabled(),
             "threads": threads,
             "start_method": multiprocessing.get_start_method(allow_none=True),
-            "advice": advice,
         }
         self._on_report = on_report
         self._failed: list[Worker] = []  # in the order of their news
@@ -435,12 +417,10 @@ class Crew:
     def give(self, task: Packed, workers: Sequence[Worker] = ()) -> None:
         """Send a packed function without arguments to some workers, or to all of them."""
         self._failed.clear()
-        for worker in self.workers:
-            worker.failure = None
         for worker in workers or self.workers:
             if "end" not in worker.open:
-                raise worker.death()
-            worker.busy, worker.value = True, None
+                raise worker.failure["error"]
+            worker.busy, worker.value, worker.failure = True, None, None
             with suppress(ConnectionError):  # that it died will be heard
                 _send(worker.open["link"], "task", task)
 
@@ -450,7 +430,7 @@ class Crew:
         `timeout_s` is how long a collective waits, for the error message.
         """
         end = math.inf if deadline_s is None else time.monotonic() + deadline_s
-        while any(w.busy or w.failure for w in self.workers):
+        while self._failed or any(w.busy for w in self.workers):
             now, settle = time.monotonic(), math.inf
             if cause := self._cause():
                 raise cause
@@ -590,10 +570,19 @@ class Crew:
             for worker in self.workers:
                 if kind is not None and "end" in worker.open:
                     _kill(worker.process.pid)
+                if kind is not None and "link" in worker.open:
+                    self._close(worker, "link")  # we may have stopped inside a message
                 elif "link" in worker.open:
                     with suppress(ConnectionError):
                         _send(worker.open["link"], "leave")
-            self._see_off()
+            end = time.monotonic() + _GOODBYE_S
+            while left := {name for w in self.workers for name in w.open} - {"link"}:
+                now = time.monotonic()
+                if "end" not in left:  # other processes hold the pipes open
+                    end = min(end, now + _LEFTOVER_S)
+                if now >= end:
+                    break
+                self._step(end - now)
         finally:
             for worker in self.workers:
                 if worker.open.pop("end", None) is not None:
@@ -602,13 +591,3 @@ class Crew:
                     self._close(worker, name)  # a worker whose link ends, leaves
                 with suppress(ValueError, AttributeError):
                     worker.process.close()
-
-    def _see_off(self) -> None:
-        """Show what the workers print until they have gone, or until it takes too long."""
-        end = time.monotonic() + _GOODBYE_S
-        while (left := {name for w in self.workers for name in w.open} - {"link"}) and (
-            now := time.monotonic()
-        ) < end:
-            if "end" not in left:  # other processes hold the pipes open
-                end = min(end, now + _LEFTOVER_S)
-            self._step(end - now)

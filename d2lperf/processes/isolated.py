@@ -83,8 +83,7 @@ def isolated_subjects(
         NotImplementedError: this system has no fork server (Windows).
     """
     names = {name: f"the process of {name!r}" for name in named}
-    advice = "Pass check=False if only its result cannot be sent."
-    crew = engine.Crew(names, torch.get_num_threads(), advice=advice)
+    crew = engine.Crew(names, torch.get_num_threads())
     workers, last = dict(zip(named, crew.workers, strict=True)), ""
 
     def ask(name: str, task: tuple[Any, ...]) -> Any:
