@@ -1,14 +1,11 @@
-"""The script that notebook 08 exports, run by torchrun on two nodes with a network between them.
+"""The script notebooks/train_ddp.py, run by torchrun on two nodes with a network between them.
 
 The nodes are network namespaces of Linux, joined by a virtual cable (a veth pair). Neither sees
 this machine's own interfaces, not even the same loopback. That takes root and iproute2; elsewhere
 the tests are skipped and say why.
 """
 
-import ast
-import importlib.util
 import itertools
-import json
 import os
 import re
 import shutil
@@ -19,17 +16,13 @@ import time
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-import nbformat
 import pytest
 import torch
 
-ROOT = Path(__file__).parents[1]
-NOTEBOOK = ROOT / "notebooks" / "08-multi-gpu-concise.ipynb"
+SCRIPT = Path(__file__).parents[1] / "notebooks" / "train_ddp.py"
 ADDRESSES = ("10.213.77.1", "10.213.77.2")
 PORT = 29517  # nobody else is in the namespace
-KNOBS = {"FASHION", "IMAGES", "BATCH", "STEPS", "LEARNING_RATE", "TOLERANCE"}
 COUNT = itertools.count()
-WANTED = KNOBS | {"HEAD", "TAIL", "EXPORTED", "KNOBS"}
 
 
 # ---------------------------------------------------------------------------- two nodes
@@ -88,7 +81,7 @@ def left_behind():
 def why_not():
     """Why there can be no nodes here, or None."""
     if sys.platform != "linux":
-        return "network namespaces are a thing of Linux"
+        return "network namespaces exist on Linux only"
     if shutil.which("ip") is None:
         return "iproute2 is not installed (no program named ip)"
     if os.geteuid() != 0:
@@ -110,68 +103,31 @@ def nodes():
         yield nodes
 
 
-# --------------------------------------------------------------------- the exported script
-
-
-def assigned(node):
-    """Names that a statement gives values to."""
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    return {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+# ------------------------------------------------------------------------------ the script
 
 
 @pytest.fixture(scope="module")
-def notebook(tmp_path_factory):
-    """What the export needs, as a module: imports, some functions and knobs; nothing else runs."""
-    code = []
-    for cell in nbformat.read(NOTEBOOK, as_version=4).cells:
-        tags = cell.metadata.get("tags", [])
-        if cell.cell_type == "code" and not any(t.endswith((":stub", ":check")) for t in tags):
-            code += [(node, cell.source) for node in ast.parse(cell.source).body]
-    (exported,) = [node for node, _ in code if assigned(node) == {"EXPORTED"}]
-    functions = {n.id for n in ast.walk(exported.value) if isinstance(n, ast.Name)}
-    functions |= {"as_script", "train_alone"}
-
-    def kept(node):
-        if isinstance(node, ast.FunctionDef):
-            return node.name in functions
-        return isinstance(node, (ast.Import, ast.ImportFrom)) or assigned(node) & WANTED
-
-    sources = [ast.get_source_segment(source, node) for node, source in code if kept(node)]
-    path = tmp_path_factory.mktemp("export") / "exported_notebook.py"
-    path.write_text("\n\n".join(sources), encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def folders(tmp_path_factory):
+    """A folder for each node, and a third one: all hold the script, shortened to one epoch."""
+    text, found = re.subn(r"(?m)^EPOCHS, (.*) = \d+, ", r"EPOCHS, \1 = 1, ", SCRIPT.read_text())
+    assert found == 1
+    made = [tmp_path_factory.mktemp(name) for name in ("first", "second", "together")]
+    for folder in made:
+        (folder / SCRIPT.name).write_text(text, encoding="utf-8")
+    return made
 
 
-@pytest.fixture(scope="module")
-def script(notebook, tmp_path_factory):
-    path = tmp_path_factory.mktemp("script") / "train.py"
-    path.write_text(notebook.as_script(notebook.EXPORTED, notebook.KNOBS), encoding="utf-8")
-    return path
-
-
-def torchrun(script, nodes, seconds=180):
+def torchrun(nodes, folders, seconds=180):
     """What each node printed; an error with all that was said if one of them failed."""
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
     command += [f"--master-addr={ADDRESSES[0]}", f"--master-port={PORT}"]
     running = []
     with ExitStack() as stack:
-        for rank, (name, cable) in enumerate(nodes):
-            environment = {
-                **{
-                    k: v
-                    for k, v in os.environ.items()
-                    if not k.startswith("D2LPERF") or k == "D2LPERF_TEST_SESSION"
-                },
-                "PYTHONPATH": str(ROOT),
-                "OMP_NUM_THREADS": "1",
-                "GLOO_SOCKET_IFNAME": cable,
-            }
+        for rank, ((name, cable), folder) in enumerate(zip(nodes, folders)):
             program = subprocess.Popen(
-                ["ip", "netns", "exec", name, *command, f"--node-rank={rank}", str(script)],
-                env=environment,
+                ["ip", "netns", "exec", name, *command, f"--node-rank={rank}", SCRIPT.name],
+                env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": cable},
+                cwd=folder,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -202,18 +158,24 @@ def end(program):
     program.wait(timeout=30)
 
 
-def test_two_nodes_train_as_one_process_does(notebook, script, nodes):
-    first, second = torchrun(script, nodes)
-    notebook.X, notebook.y = notebook.load_images()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        alone = notebook.train_alone(notebook.tower())
-    finally:
-        torch.set_num_threads(threads)
-    assert json.loads(first) == pytest.approx(alone, abs=notebook.TOLERANCE)
-    assert alone[0] - alone[-1] > 100 * notebook.TOLERANCE, "equal means nothing if nothing moves"
-    assert second.strip() == ""
+def test_two_nodes_train_as_two_processes_of_one_machine_do(nodes, folders):
+    first, second, together = folders
+    printed = torchrun(nodes, [first, second])
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*command, SCRIPT.name],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=together,
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr
+    assert printed == [done.stdout, ""], "rank 0 speaks for all"
+    assert re.fullmatch(r"epoch 1: \d+ of 257 right\n", done.stdout)
+    assert not (second / "digits.pt").exists(), "rank 0 saves for all"
+    found, wanted = (torch.load(folder / "digits.pt") for folder in (first, together))
+    torch.testing.assert_close(found, wanted)
 
 
 def test_the_nodes_reach_each_other_and_nothing_else(nodes):

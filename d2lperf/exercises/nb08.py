@@ -1,11 +1,10 @@
-"""Checkers of notebook 08, multi-GPU training with the framework's own tools.
+"""Checkers of notebook 08, data-parallel training with PyTorch's own tools.
 
-They check numbers, gradients, what travels, and the order of a schedule. Nothing is timed.
+They check numbers, gradients and what is sent. Nothing is timed.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
 __all__ = [
     "check_accumulate",
     "check_best_number",
-    "check_schedule",
+    "check_buckets",
     "check_settings",
     "check_share_out",
 ]
@@ -172,7 +171,7 @@ def check_share_out(
             return failed(f"{call}: with {pieces} the last device could be done earlier")
         if not _close(gain, rows / max(speeds) / best):
             return failed(f"{call}: the pieces are right, but the gain is not {show(gain)}")
-    return passed("Nobody finishes later than need be, and the gain is what it is.")
+    return passed("No device finishes later than necessary, and the gain is right.")
 
 
 # -------------------------------------------------------------------------------- accumulate
@@ -228,7 +227,7 @@ def check_accumulate(accumulate: Callable[[nn.Module, Callable, list], None]) ->
         accumulate: function of a DDP network, a loss that is a mean over rows, and a list of
             micro-batches (inputs, labels) of different lengths.
     """
-    from d2lperf.launch import launch
+    from d2lperf import launch
 
     by_rank = launch(_try_accumulating, _WORKERS, (accumulate,), backend="gloo", timeout_s=20)
     for case, lengths in enumerate(_LENGTHS):
@@ -254,86 +253,31 @@ def check_accumulate(accumulate: Callable[[nn.Module, Callable, list], None]) ->
     return passed("The gradient of all rows, sent once.")
 
 
-# ---------------------------------------------------------------------------------- schedule
-
-_TASK = re.compile(r"([FB])(\d+)")
-
-
-def _wait_for(task: str, stage: int, stages: int) -> tuple[str, int] | None:
-    """What must be done, and where, before a task can begin."""
-    if task[0] == "F":
-        return (task, stage - 1) if stage else None
-    return (task, stage + 1) if stage + 1 < stages else ("F" + task[1:], stage)
-
-
-def _turns(orders: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
-    """Turns until all is done if each task takes one, and the tasks that never begin."""
-    done: dict[tuple[str, int], int] = {}
-    place, turn = [0] * len(orders), 0
-    while any(i < len(order) for i, order in zip(place, orders)):
-        turn += 1
-        ready = []
-        for stage, order in enumerate(orders):
-            if place[stage] < len(order):
-                task = order[place[stage]]
-                needed = _wait_for(task, stage, len(orders))
-                if needed is None or done.get(needed, turn) < turn:
-                    ready.append((task, stage))
-        if not ready:
-            return turn, [
-                f"{order[i]} on stage {stage}"
-                for stage, (i, order) in enumerate(zip(place, orders))
-                if i < len(order)
-            ]
-        for task, stage in ready:
-            done[task, stage] = turn
-            place[stage] += 1
-    return turn, []
+# ----------------------------------------------------------------------------------- buckets
 
 
 @checker
-def check_schedule(one_f_one_b: Callable[[int, int, int], list[str]]) -> Feedback:
-    """Check the order of forward and backward passes of a pipeline under 1F1B.
+def check_buckets(buckets: Callable[[list[int], int, int], list[int]]) -> Feedback:
+    """Check the buckets that DDP builds.
 
     Args:
-        one_f_one_b: function of the stage, the number of stages and the number of micro-batches
-            that returns a list such as ["F0", "F1", "B0", "B1"].
+        buckets: function of the bytes of all gradients (from the first layer to the last), the
+            limit of the first bucket and that of the others; returns the bytes of each bucket.
     """
-    for stages, micro in [(1, 3), (2, 2), (2, 4), (3, 5), (4, 8), (4, 4)]:
-        orders = []
-        for stage in range(stages):
-            call = call_text(one_f_one_b, stage, stages, micro)
-            order = one_f_one_b(stage, stages, micro)
-            if not isinstance(order, (list, tuple)):
-                return failed(f"{call}: wanted is a list, but got {show(order)}")
-            odd = [t for t in order if not isinstance(t, str) or not _TASK.fullmatch(t)]
-            if odd:
-                return failed(f'{call}: {show(odd[0])} is not of the form "F0" or "B0"')
-            wanted = [f"{kind}{i}" for kind in "FB" for i in range(micro)]
-            if sorted(order) != sorted(wanted):
-                return failed(
-                    f"{call}: every micro-batch goes forward once and backward once, {len(wanted)} "
-                    f"tasks in all, but got {show(list(order))}"
-                )
-            ahead = most = 0
-            for task in order:
-                ahead += 1 if task[0] == "F" else -1
-                most = max(most, ahead)
-            if most > stages - stage:
-                return failed(
-                    f"{call}: {most} micro-batches are in flight at a time; "
-                    f"{stages - stage} are allowed"
-                )
-            orders.append(list(order))
-        turns, stuck = _turns(orders)
-        if stuck:
-            return failed(
-                f"{stages} stages, {micro} micro-batches: all wait for ever ({', '.join(stuck)})"
-            )
-        least = 2 * (micro + stages - 1)
-        if turns > least:
-            return failed(
-                f"{stages} stages, {micro} micro-batches: the order is possible, but takes "
-                f"{turns} turns; GPipe needs {least}"
-            )
-    return passed("Everybody comes forward and back, nobody waits in vain, and little is kept.")
+    cases = [
+        ([10, 10, 10, 10], 10, 20, [10, 20, 10]),
+        ([1, 2, 3, 4], 1, 100, [4, 6]),
+        ([5, 5], 100, 100, [10]),
+        ([4, 50, 3], 5, 10, [53, 4]),
+        ([8, 1, 1, 1, 8], 2, 3, [8, 3, 8]),
+        ([6], 6, 6, [6]),
+    ]
+    for sizes, first, cap, wanted in cases:
+        call, found = call_text(buckets, sizes, first, cap), buckets(list(sizes), first, cap)
+        if not isinstance(found, (list, tuple)):
+            return failed(f"{call}: wanted is a list, but got {show(found)}")
+        if sum(found) != sum(sizes):
+            return failed(f"{call}: the buckets {show(found)} hold {sum(found)} bytes in all")
+        if list(found) != wanted:
+            return failed(f"{call}: {show(found)} are not the buckets; each byte is there, though")
+    return passed("From the last gradient to the first, closed as soon as full.")

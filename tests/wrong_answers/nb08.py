@@ -95,26 +95,42 @@ WRONG = {
         "        for inputs, labels in parts:\n"
         "            (loss_fn(net(inputs), labels) * len(labels) / rows).backward()",
     ],
-    "schedule": [
-        # GPipe: all are in flight
-        "def one_f_one_b(stage, stages, micro):\n"
-        "    return [f'F{i}' for i in range(micro)] + [f'B{i}' for i in range(micro)]",
-        # one at a time: a bubble as large as can be
-        "def one_f_one_b(stage, stages, micro):\n"
-        "    return [f'{kind}{i}' for i in range(micro) for kind in 'FB']",
-        # the last stage turns back to front
-        "def one_f_one_b(stage, stages, micro):\n"
-        "    ahead = stages - stage - 1\n"
-        "    order = [f'F{i}' for i in range(ahead)]\n"
-        "    for i in range(micro - ahead):\n"
-        "        order += [f'B{i}', f'F{ahead + i}']\n"
-        "    return order + [f'B{i}' for i in range(micro - ahead, micro)]",
-        # forgets the end
-        "def one_f_one_b(stage, stages, micro):\n"
-        "    ahead = stages - stage - 1\n"
-        "    order = [f'F{i}' for i in range(ahead)]\n"
-        "    for i in range(micro - ahead):\n"
-        "        order += [f'F{ahead + i}', f'B{i}']\n"
-        "    return order",
+    "buckets": [
+        # from the first gradient to the last
+        "def buckets(sizes, first, cap):\n"
+        "    full, held = [], 0\n"
+        "    for size in sizes:\n"
+        "        held += size\n"
+        "        if held >= (cap if full else first):\n"
+        "            full.append(held)\n"
+        "            held = 0\n"
+        "    return full + [held] if held else full",
+        # the first bucket like all others
+        "def buckets(sizes, first, cap):\n"
+        "    full, held = [], 0\n"
+        "    for size in reversed(sizes):\n"
+        "        held += size\n"
+        "        if held >= cap:\n"
+        "            full.append(held)\n"
+        "            held = 0\n"
+        "    return full + [held] if held else full",
+        # what is left is lost
+        "def buckets(sizes, first, cap):\n"
+        "    full, held = [], 0\n"
+        "    for size in reversed(sizes):\n"
+        "        held += size\n"
+        "        if held >= (cap if full else first):\n"
+        "            full.append(held)\n"
+        "            held = 0\n"
+        "    return full",
+        # no bucket above its limit
+        "def buckets(sizes, first, cap):\n"
+        "    full, held = [], 0\n"
+        "    for size in reversed(sizes):\n"
+        "        if held and held + size > (cap if full else first):\n"
+        "            full.append(held)\n"
+        "            held = 0\n"
+        "        held += size\n"
+        "    return full + [held]",
     ],
 }

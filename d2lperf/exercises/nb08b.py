@@ -1,0 +1,231 @@
+"""Checkers of notebook 08b, sharding a model over several devices.
+
+They check bytes, counts and the order of a schedule. Nothing is timed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
+
+__all__ = ["check_cheaper", "check_held", "check_interval", "check_micro", "check_schedule"]
+
+
+def _close(a: Any, b: float) -> bool:
+    return isinstance(a, (int, float)) and abs(a - b) <= 1e-9 * max(1.0, abs(b))
+
+
+# -------------------------------------------------------------------------------------- held
+
+
+@checker
+def check_held(held: Callable[..., float]) -> Feedback:
+    """Check the bytes that each rank holds for a parameter.
+
+    Args:
+        held: function of the stage of ZeRO (0 to 3), the number of ranks and the bytes of a
+            weight, its gradient and its part of the optimizer's state.
+    """
+    shares = {0: "nothing", 1: "the optimizer's state", 2: "that and the gradients", 3: "all"}
+    for stage, n, weight, gradient, state in [
+        (0, 8, 4, 4, 8),
+        (1, 8, 4, 4, 8),
+        (2, 8, 4, 4, 8),
+        (3, 8, 4, 4, 8),
+        (1, 64, 2, 2, 12),
+        (2, 64, 2, 2, 12),
+        (3, 64, 2, 2, 12),
+        (3, 1, 2, 2, 12),
+    ]:
+        whole = [weight if stage < 3 else 0, gradient if stage < 2 else 0, state * (stage < 1)]
+        wanted = sum(whole) + (weight + gradient + state - sum(whole)) / n
+        found = held(stage, n, weight, gradient, state)
+        if not _close(found, wanted):
+            return failed(
+                f"{call_text(held, stage, n, weight, gradient, state)} cannot be {show(found)}: "
+                f"stage {stage} shards {shares[stage]}"
+            )
+    return passed("What is sharded is divided by the ranks, the rest is there on each of them.")
+
+
+# ------------------------------------------------------------------------------------- micro
+
+
+@checker
+def check_micro(fewest: Callable[[int, float], int]) -> Feedback:
+    """Check the fewest micro-batches that keep a pipeline's bubble small.
+
+    Args:
+        fewest: function of the number of stages and of the largest share of idle time.
+    """
+    for stages, share in [(2, 0.5), (2, 0.2), (4, 0.25), (4, 0.3), (8, 0.1), (8, 0.06), (1, 0.1)]:
+        call, found = call_text(fewest, stages, share), fewest(stages, share)
+        if isinstance(found, bool) or not isinstance(found, int) or found < 1:
+            return failed(f"{call}: wanted is a whole number from 1, but got {show(found)}")
+        idle = (stages - 1) / (found + stages - 1)
+        if idle > share + 1e-12:
+            return failed(f"{call}: with {found} micro-batches the bubble is {idle:.3f}")
+        if found > 1 and (stages - 1) / (found + stages - 2) <= share + 1e-12:
+            return failed(f"{call}: {found} are enough, but fewer would be")
+    return passed("Enough to fill the pipeline, and no more.")
+
+
+# ---------------------------------------------------------------------------------- interval
+
+
+def _lost_s(interval_s: float, save_s: float, failure_s: float) -> float:
+    """Seconds lost in each second of training: saving, and half an interval for each failure."""
+    return save_s / interval_s + interval_s / 2 / failure_s
+
+
+@checker
+def check_interval(lost: Callable[..., float], best: Callable[..., float]) -> Feedback:
+    """Check what saving and failing cost, and the interval at which that is least.
+
+    Args:
+        lost: function of the interval between checkpoints, the time to save one and the mean
+            time between failures, all in seconds; returns the share of the time that is lost.
+        best: function of the last two that returns the best interval in seconds.
+    """
+    for save_s, failure_s in [(10.0, 86_400.0), (60.0, 36_000.0), (1.0, 3600.0)]:
+        for interval_s in (100.0, 1000.0, 3000.0):
+            wanted, found = (
+                _lost_s(interval_s, save_s, failure_s),
+                lost(interval_s, save_s, failure_s),
+            )
+            if not _close(found, wanted):
+                return failed(
+                    f"{call_text(lost, interval_s, save_s, failure_s)} cannot be {show(found)}: "
+                    "each interval costs one saving; each failure half an interval on average"
+                )
+        found = best(save_s, failure_s)
+        if not isinstance(found, (int, float)) or isinstance(found, bool) or found <= 0:
+            return failed(
+                f"{call_text(best, save_s, failure_s)}: wanted are seconds, but got {show(found)}"
+            )
+        least = _lost_s((2 * save_s * failure_s) ** 0.5, save_s, failure_s)
+        if _lost_s(found, save_s, failure_s) > least * (1 + 1e-6):
+            return failed(
+                f"{call_text(best, save_s, failure_s)}: another interval than {show(found)} "
+                "loses less"
+            )
+    return passed("Young's interval: neither saving all the time nor repeating half the run.")
+
+
+# ----------------------------------------------------------------------------------- cheaper
+
+
+@checker
+def check_cheaper(cheaper: Callable[[int, int, int, int], str]) -> Feedback:
+    """Check which way of dividing a block sends fewer bytes.
+
+    Args:
+        cheaper: function of the width, the inner width, the rows of a batch and the number of
+            processes that returns "tensor" or "data".
+    """
+    for width, wide, batch, n in [
+        (128, 512, 64, 2),
+        (128, 512, 1024, 2),
+        (1024, 4096, 2048, 8),
+        (1024, 4096, 8192, 8),
+        (4096, 512, 1024, 2),
+        (64, 2048, 1024, 64),
+    ]:
+        call, found = call_text(cheaper, width, wide, batch, n), cheaper(width, wide, batch, n)
+        if found not in ("tensor", "data"):
+            return failed(f'{call}: wanted is "tensor" or "data", but got {show(found)}')
+        gradients, activations = 2 * width * wide * 4, 2 * batch * width * 4
+        if found != ("tensor" if activations < gradients else "data"):
+            return failed(
+                f"{call} cannot be {found!r}: a step all-reduces {gradients:,} bytes of gradients "
+                f"or {activations:,} bytes of activations"
+            )
+    return passed("The batch against the inner width decides.")
+
+
+# ---------------------------------------------------------------------------------- schedule
+
+_TASK = re.compile(r"([FB])(\d+)")
+
+
+def _wait_for(task: str, stage: int, stages: int) -> tuple[str, int] | None:
+    """What must be done, and where, before a task can begin."""
+    if task[0] == "F":
+        return (task, stage - 1) if stage else None
+    return (task, stage + 1) if stage + 1 < stages else ("F" + task[1:], stage)
+
+
+def _turns(orders: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
+    """Turns until all is done if each task takes one, and the tasks that never begin."""
+    done: dict[tuple[str, int], int] = {}
+    place, turn = [0] * len(orders), 0
+    while any(i < len(order) for i, order in zip(place, orders)):
+        turn += 1
+        ready = []
+        for stage, order in enumerate(orders):
+            if place[stage] < len(order):
+                task = order[place[stage]]
+                needed = _wait_for(task, stage, len(orders))
+                if needed is None or done.get(needed, turn) < turn:
+                    ready.append((task, stage))
+        if not ready:
+            return turn, [
+                f"{order[i]} on stage {stage}"
+                for stage, (i, order) in enumerate(zip(place, orders))
+                if i < len(order)
+            ]
+        for task, stage in ready:
+            done[task, stage] = turn
+            place[stage] += 1
+    return turn, []
+
+
+@checker
+def check_schedule(one_f_one_b: Callable[[int, int, int], list[str]]) -> Feedback:
+    """Check the order of forward and backward passes of a pipeline under 1F1B.
+
+    Args:
+        one_f_one_b: function of the stage, the number of stages and the number of micro-batches
+            that returns a list such as ["F0", "F1", "B0", "B1"].
+    """
+    for stages, micro in [(1, 3), (2, 2), (2, 4), (3, 5), (4, 8), (4, 4)]:
+        orders = []
+        for stage in range(stages):
+            call = call_text(one_f_one_b, stage, stages, micro)
+            order = one_f_one_b(stage, stages, micro)
+            if not isinstance(order, (list, tuple)):
+                return failed(f"{call}: wanted is a list, but got {show(order)}")
+            odd = [t for t in order if not isinstance(t, str) or not _TASK.fullmatch(t)]
+            if odd:
+                return failed(f'{call}: {show(odd[0])} is not of the form "F0" or "B0"')
+            wanted = [f"{kind}{i}" for kind in "FB" for i in range(micro)]
+            if sorted(order) != sorted(wanted):
+                return failed(
+                    f"{call}: every micro-batch goes forward once and backward once, {len(wanted)} "
+                    f"tasks in all, but got {show(list(order))}"
+                )
+            ahead = most = 0
+            for task in order:
+                ahead += 1 if task[0] == "F" else -1
+                most = max(most, ahead)
+            if most > stages - stage:
+                return failed(
+                    f"{call}: {most} micro-batches are in flight at a time; "
+                    f"{stages - stage} are allowed"
+                )
+            orders.append(list(order))
+        turns, stuck = _turns(orders)
+        if stuck:
+            return failed(
+                f"{stages} stages, {micro} micro-batches: all wait forever ({', '.join(stuck)})"
+            )
+        least = 2 * (micro + stages - 1)
+        if turns > least:
+            return failed(
+                f"{stages} stages, {micro} micro-batches: the order is possible, but takes "
+                f"{turns} turns; GPipe needs {least}"
+            )
+    return passed("No stage waits in vain, and few micro-batches are in flight.")

@@ -1,0 +1,79 @@
+"""Train a ResNet-18 on digits, on one device (python train_single.py)."""
+
+from itertools import pairwise
+
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Subset, TensorDataset
+
+EPOCHS, BATCH, LEARNING_RATE = 5, 64, 0.02
+
+
+class Residual(nn.Module):
+    """Two convolutions and a shortcut around them."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        stride = 1 if inputs == outputs else 2
+        self.main = nn.Sequential(
+            *[nn.Conv2d(inputs, outputs, 3, stride, 1), nn.BatchNorm2d(outputs), nn.ReLU()],
+            *[nn.Conv2d(outputs, outputs, 3, 1, 1), nn.BatchNorm2d(outputs)],
+        )
+        self.shortcut = nn.Identity() if stride == 1 else nn.Conv2d(inputs, outputs, 1, stride)
+
+    def forward(self, images):
+        return F.relu(self.main(images) + self.shortcut(images))
+
+
+def resnet18(width=32):
+    """A ResNet-18 for small images; `width` is the number of channels of its first layers."""
+    widths = [width * factor for factor in (1, 1, 1, 2, 2, 4, 4, 8, 8)]
+    stem = [nn.Conv2d(1, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
+    blocks = [Residual(*pair) for pair in pairwise(widths)]
+    head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(widths[-1], 10)]
+    return nn.Sequential(*stem, *blocks, *head)
+
+
+def digits():
+    """Handwritten digits of 8 x 8 pixels: 1,540 to train on, every seventh of all to test."""
+    images, labels = load_digits(return_X_y=True)
+    images = torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+    data = TensorDataset(images, torch.tensor(labels))
+    train = [i for i in range(len(data)) if i % 7]
+    return Subset(data, train), Subset(data, range(0, len(data), 7))
+
+
+def main():
+    if torch.accelerator.is_available():
+        device = torch.accelerator.current_accelerator()
+    else:
+        device = torch.device("cpu")
+
+    train, test = digits()
+    loader = DataLoader(train, BATCH, shuffle=True, drop_last=True)
+    torch.manual_seed(0)
+    net = resnet18().to(device)
+    optimizer = torch.optim.SGD(net.parameters(), LEARNING_RATE, momentum=0.9)
+    accuracy = []
+    for epoch in range(EPOCHS):
+        net.train()
+        for images, labels in loader:
+            loss = F.cross_entropy(net(images.to(device)), labels.to(device))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+        net.eval()
+        right = torch.zeros(1, device=device)
+        with torch.no_grad():
+            for images, labels in DataLoader(test, BATCH):
+                right += (net(images.to(device)).argmax(1) == labels.to(device)).sum()
+        accuracy.append(right.item() / len(test))
+        print(f"epoch {epoch + 1}: {right.item():.0f} of {len(test)} right", flush=True)
+    torch.save({"net": net.state_dict(), "accuracy": accuracy}, "digits.pt")
+
+
+if __name__ == "__main__":
+    main()
