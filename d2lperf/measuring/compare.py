@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from d2lperf.machine import machine_card, usable_cores
+from d2lperf.machine import machine_card
 from d2lperf.measuring import stats
 from d2lperf.measuring.equality import ResultsDiffer, check_results, snapshot, unfinished
 from d2lperf.measuring.results import Comparison, Measurement
@@ -120,9 +120,15 @@ def measure(
         with undisturbed(), _progress(progress, budget_s) as show:
             _warn_if_unfinished(subject.name, subject.call())
             ends = began + budget_s
-            call_s = subject.warm_up(max(0.0, ends - clock()) / 3)
+            call_s, left = subject.first_calls_s[0], ends - clock()
+            if call_s < left:
+                call_s = subject.warm_up(left / 3)
             # A phase that runs away is a disturbance to compare(), but part of the spread here.
             plan = replace(subject.plan(call_s), limit_s=math.inf)
+            left = ends - clock()
+            if call_s * plan.calls > left:
+                fit = max(1, min(plan.samples, int(left / (call_s * plan.loops))))
+                plan = replace(plan, settle=0, samples=fit)
             while True:
                 started = clock()
                 samples_s += subject.phase(plan)
@@ -468,7 +474,7 @@ def find_interference(turns: Turns, instruments: Instruments) -> str:
     lost, count = len(kept.discarded), turns.count
     # Where functions are in each other's way, their own threads keep all the cores busy. Where
     # a neighbour has taken a core away, this process gets less than that.
-    busy = turns.discarded_cpu_s > OWN_SHARE * usable_cores() * turns.discarded_wall_s
+    busy = turns.discarded_cpu_s > OWN_SHARE * instruments.cores() * turns.discarded_wall_s
     stumbling = busy and lost >= 4 and 3 * lost >= count + lost
     alone_s, smooth = {}, True
     for subject in turns.subjects:
@@ -484,7 +490,7 @@ def find_interference(turns: Turns, instruments: Instruments) -> str:
         turns.take()
         tries += 1
     again = _slowed(turns, alone_s, count)
-    busy = instruments.cpu_clock() - cpu > OWN_SHARE * usable_cores() * (clock() - wall)
+    busy = instruments.cpu_clock() - cpu > OWN_SHARE * instruments.cores() * (clock() - wall)
     if slowed and again and busy:
         name, factor = again
         others = " and ".join(repr(s.name) for s in turns.subjects if s.name != name)

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from d2lperf.device import synchronizer
+from d2lperf.machine import usable_cores
 from d2lperf.measuring import stats
 from d2lperf.measuring.verdict import Rounds
 
@@ -53,12 +54,14 @@ class Instruments:
         cpu_clock: returns the processor seconds of this process, all threads.
         synchronize: waits for the devices in use; None where there are none; "auto" asks torch.
         rng: draws the order within a round.
+        cores: returns how many cores this process may use.
     """
 
     clock: Callable[[], float] = time.perf_counter
     cpu_clock: Callable[[], float] = time.process_time
     synchronize: Callable[[], None] | str | None = "auto"
     rng: random.Random = field(default_factory=random.Random)
+    cores: Callable[[], int] = usable_cores
 
 
 @dataclass(frozen=True)
@@ -282,16 +285,18 @@ class Subject:
             least = 2 if fastest > rules.very_slow_s else 3 if fastest > rules.slow_s else None
             least = least or rules.warm_up_calls
             settled = max(calls[-3:]) <= 2 * fastest or spent >= rules.warm_up_s
-            if spent + fastest > most_s or (len(calls) >= least and settled):
+            over = len(calls) >= 2 and spent + fastest > most_s
+            if over or (len(calls) >= least and settled):
                 break
             self.call()
             spent += calls[-1]
-        return self._estimate()
+        return self._estimate(most_s - spent)
 
-    def _estimate(self) -> float:
+    def _estimate(self, left_s: float) -> float:
         """Seconds of one call: the least of three samples, each long enough for the clock."""
         guess = min(self.first_calls_s[1:] or self.first_calls_s)
-        if guess > self._rules.slow_s or (self._setup is not None and guess > 0):
+        long = guess > self._rules.slow_s or 3 * guess > left_s or self._setup is not None
+        if long and guess > 0:
             return guess
         readings = list(self.first_calls_s)
         loops = self._loops(guess) if guess > 0 else 1
@@ -376,16 +381,18 @@ def upper_value(samples: list[float]) -> float:
 # ---------------------------------------------------------------------------- several functions
 
 
-def common_plans(subjects: list[Subject], calls_s: dict[str, float]) -> dict[str, Plan]:
+def common_plans(
+    subjects: list[Subject], calls_s: dict[str, float], within: float = 2.0
+) -> dict[str, Plan]:
     """Plan all phases; functions of like speed get the very same layout.
 
     A different number of calls is itself a difference: two copies of one function were told apart
-    by it. Like: within twice the fastest of their group.
+    by it. Like: not slower than the fastest of their group by more than the factor `within`.
     """
     on_device = [subject for subject in subjects if subject.on_device]
     groups: list[list[Subject]] = []
     for subject in sorted(subjects, key=lambda s: calls_s[s.name]):
-        if groups and calls_s[subject.name] <= 2 * calls_s[groups[-1][0].name]:
+        if groups and calls_s[subject.name] <= within * calls_s[groups[-1][0].name]:
             groups[-1].append(subject)
         else:
             groups.append([subject])
@@ -464,7 +471,7 @@ class Turns:
         if self._in_a_row >= 6 or self._outdated:
             # So many in a row are no accident: the functions, or the machine, have changed.
             levels = {name: stats.median(last) for name, last in self._recent.items()}
-            self.plans = common_plans(self.subjects, levels)
+            self.plans = common_plans(self.subjects, levels, within=4.0)  # from a few noisy phases
             self._in_a_row, self._outdated = 0, False
         clock, cpu_clock = self._instruments.clock, self._instruments.cpu_clock
         cpu, wall = cpu_clock(), clock()

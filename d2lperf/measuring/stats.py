@@ -28,6 +28,8 @@ __all__ = [
     "two_levels",
 ]
 
+Pairs = Sequence[tuple[float, float]]
+
 MOST_PAIRS = 400  # more are averaged in groups: their pairwise means would fill the memory
 
 
@@ -269,51 +271,55 @@ def quiet_limit(x: Sequence[float]) -> tuple[float, float]:
     return round(math.exp(level), 15), round(math.exp(limit), 15)
 
 
-def disturbed(*series: Sequence[tuple[float, float]], alike: bool = False) -> list[np.ndarray]:
-    """Tell for each function and round whether one of its two times is above the quiet limit.
+def disturbed(first: Pairs, second: Pairs) -> tuple[np.ndarray, np.ndarray]:
+    """Tell for each of two functions in which rounds one of its times was above its quiet limit.
+
+    The limit of both is as far above their levels as the more generous one, so that the counts
+    can be compared.
 
     Args:
-        series: for each function n pairs of positive times, any unit.
-        alike: take the limit of all as far above their levels as the most generous one, so that
-            counts can be compared.
+        first: for each round two positive times of one function, any unit.
+        second: those of the other.
     """
-    pairs = [np.asarray(rounds, dtype=np.float64).reshape(-1, 2) for rounds in series]
+    pairs = [np.asarray(rounds, dtype=np.float64).reshape(-1, 2) for rounds in (first, second)]
     if not all(p.size for p in pairs):
-        return [np.zeros(len(p), dtype=bool) for p in pairs]
+        return tuple(np.zeros(len(p), dtype=bool) for p in pairs)
     limits = [quiet_limit(p.ravel()) for p in pairs]
     most = max(limit / level for level, limit in limits)
-    return [
-        p.max(axis=1) > (level * most if alike else limit)
-        for p, (level, limit) in zip(pairs, limits)
-    ]
+    return tuple(p.max(axis=1) > level * most for p, (level, _) in zip(pairs, limits))
 
 
-def quiet_rounds(*series: Sequence[tuple[float, float]]) -> list[int]:
-    """Return the rounds in which no function was far above its own quiet level.
+def quiet_rounds(first: Pairs, second: Pairs) -> list[int]:
+    """Return the rounds in which two functions together were not far above their quiet level.
 
-    A neighbour that takes a core away makes some rounds slower for everybody, by an amount
-    that says nothing about the functions. The rule looks at each function by itself and never at
-    their ratio, so it favours neither. Where neither half of the rounds nor 16 would be left,
-    all of them count.
+    A neighbour that takes a core away makes some rounds slower, by an amount that says nothing
+    about the functions. The rule must favour neither: a limit for each, from its own noisy times,
+    would cut one noise higher than the other and so make a difference. So it looks at the product
+    of a round's four times only, which leaves their ratio symmetric. Where neither half of the
+    rounds nor 16 would be left, all of them count.
 
     Args:
-        series: for each function n pairs of positive times, any unit.
+        first: for each round two positive times of one function, any unit.
+        second: those of the other.
 
     Returns:
         The numbers of the rounds to use, in order.
 
     Raises:
-        ValueError: no function, or functions with different numbers of rounds.
+        ValueError: the functions have different numbers of rounds.
 
     >>> quiet_rounds([(1.0, 1.0)] * 9 + [(1.0, 3.0)], [(2.0, 2.0)] * 10)
     [0, 1, 2, 3, 4, 5, 6, 7, 8]
     """
-    lengths = {len(pairs) for pairs in series}
-    if len(lengths) != 1:
-        raise ValueError(f"every function needs the same number of rounds, but got {lengths}.")
-    n = lengths.pop()
-    quiet = np.flatnonzero(~np.any(disturbed(*series), axis=0))
-    return quiet.tolist() if quiet.size >= min(16, n / 2) else list(range(n))
+    if len(first) != len(second):
+        raise ValueError(f"both need the same number of rounds: {len(first)}, {len(second)}.")
+    if not len(first):
+        return []
+    # The geometric mean of two: a function that is 10 % slower in both its phases moves it as much
+    # as the limit.
+    means = np.exp(np.log(np.asarray([first, second], dtype=np.float64)).sum(axis=(0, 2)) / 2)
+    quiet = np.flatnonzero(means <= quiet_limit(means)[1])
+    return quiet.tolist() if quiet.size >= min(16, len(first) / 2) else list(range(len(first)))
 
 
 def excess_p(more: int, fewer: int, share: float = 0.5) -> float:

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from d2lperf.measuring import stats
+from d2lperf.measuring.formats import format_ratio
 
 __all__ = [
     "BASELINE",
@@ -19,6 +20,8 @@ __all__ = [
     "SLOWER",
     "Ratio",
     "Rounds",
+    "Timed",
+    "Timed",
     "judge",
     "least_rounds",
     "nominal_confidence",
@@ -81,56 +84,11 @@ class Rounds:
     rounds_s: float = 0.0
 
 
-@dataclass(frozen=True)
-class Ratio:
-    """Time of one function relative to another's: interval, verdict and the reason for it.
+class Timed:
+    """What follows from the samples of one function."""
 
-    Attributes:
-        name: the function that the ratio is about.
-        other: the one that it is compared with.
-        ratio: below 1 where `name` takes less time; nan where nothing was measured.
-        low: lower end of the interval, 0 where there are too few rounds for one.
-        high: upper end of the interval, inf where there are too few rounds for one.
-        verdict: 'faster', 'slower', 'no measurable difference', 'not decided' or 'baseline'.
-        reason: why it is not decided, or what 'no measurable difference' means here; or "".
-        rounds: rounds that the ratio rests on.
-        discarded: rounds left out because a disturbance hit them.
-        varies: the function that varies by itself, or "".
-        levels_s: name -> (quiet, slow) seconds of one call; both the same where it does not vary.
-        samples_s: every raw sample of `name`, in seconds for one call.
-        first_calls_s: the warm-up calls of `name` one by one, in seconds.
-        loops: calls in a sample of `name`.
-    """
-
-    name: str
-    other: str
-    ratio: float
-    low: float
-    high: float
-    verdict: str
-    reason: str = ""
-    rounds: int = 0
-    discarded: int = 0
-    varies: str = ""
-    levels_s: dict[str, tuple[float, float]] = field(default_factory=dict)
-    samples_s: list[float] = field(default_factory=list, repr=False)
-    first_calls_s: list[float] = field(default_factory=list, repr=False)
-    loops: int = 1
-
-    @property
-    def median_s(self) -> float:
-        """Median of the samples in seconds for one call, disturbances included; nan without any."""
-        return stats.median(self.samples_s) if self.samples_s else math.nan
-
-    @property
-    def quartiles_s(self) -> tuple[float, float]:
-        """Lower and upper quartile of the samples in seconds; nan without any."""
-        return stats.quartiles(self.samples_s) if self.samples_s else (math.nan, math.nan)
-
-    @property
-    def first_call_s(self) -> float:
-        """Seconds of the very first call; nan where there was none."""
-        return self.first_calls_s[0] if self.first_calls_s else math.nan
+    samples_s: list[float]
+    first_calls_s: list[float]
 
 
 def nominal_confidence(confidence: float, intervals: int, rounds: int) -> float:
@@ -334,7 +292,7 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> _Varia
     if name == other or len(rounds.lower_s[name]) + len(rounds.discarded) < 4:
         return _Variation()
     uppers = [rounds.upper_s.get(key) or rounds.lower_s[key] for key in keys]
-    slow = stats.disturbed(*uppers, alike=True)
+    slow = stats.disturbed(*uppers)
     alone = [int((slow[0] & ~slow[1]).sum()), int((slow[1] & ~slow[0]).sum())]
     for hit in rounds.discarded:
         if len(hit) == 1 and hit[0] in keys:
@@ -423,8 +381,11 @@ def _advice(
         half, off = (high - low) / 2, abs(centre)
         if off + half <= edge:
             return ""  # known well enough: there is nothing to be decided
-        # Narrow enough to lie around 1, or to leave the margin behind.
-        target = wide - off if off <= wide / 2 else off - edge
+        # The estimate may be off by chance. Where 1 is in the interval, aim at one so narrow that it
+        # lies around 1 if nothing else is true; otherwise at one that leaves the margin behind.
+        target = 0.7 * wide if low <= 0 <= high else 0.8 * (off - edge)
+        if target <= 0:
+            return ""
         need = max(taken + 1, math.ceil(taken * max(1.0, half / target) ** 2))
     each_s = rounds.rounds_s / max(1, taken + len(rounds.discarded))
     seconds = rounds.before_s + 1.5 * need * each_s
