@@ -17,31 +17,20 @@ from d2lperf.stopwatch import Benchmark
 
 __all__ = ["D2lperfMagics", "contenders"]
 
-# What %compare takes before the expressions: one option with its value, or one without.
-_OPTION = re.compile(
-    r"""\s*(?: --(?:budget|margin|rtol|atol|seed) (?:=|\s+) \S+
-             | --baseline (?:=|\s+) (?: "[^"]*" | '[^']*' | \S+ )
-             | --(?:no-check|isolated) ) (?=\s|$)""",
+# What %compare takes before the expressions: options with a value, and without one.
+_OPTIONS = re.compile(
+    r"""(\s* (?: --(?:budget|baseline|margin|rtol|atol|seed) (?:=|\s+) ("[^"]*"|'[^']*'|\S+)
+               | --(?:no-check|isolated) ) (?=\s|$) )*""",
     re.VERBOSE,
 )
 
 
 def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Make functions of expressions: ``a(); b()``, or one on each line.
+    """Return functions made of expressions, by name: ``a(); b()``, or one on each line.
 
     Each is compiled once and looks its names up in ``namespace`` when it is called. Its name is
-    its own text, or what stands before a colon: ``fast: f(x)``.
-
-    Args:
-        code: Python expressions, separated by ``;`` or by line breaks.
-        namespace: where their names are looked up.
-
-    Returns:
-        Name -> function without arguments, in the order of the code.
-
-    Raises:
-        IPython.core.error.UsageError: no Python, a statement that is no expression, fewer
-            than two expressions, or a name given twice.
+    its own text, or what stands before a colon: ``fast: f(x)``. What cannot be compared is a
+    ``UsageError``.
 
     >>> functions = contenders("x + 1; twice: 2 * x", {"x": 3})
     >>> {name: function() for name, function in functions.items()}
@@ -56,15 +45,15 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
         raise UsageError(f"%compare: this is not Python{where}: {text} ({error.msg})") from None
     functions: dict[str, Callable[[], Any]] = {}
     for node in body:
-        expression = getattr(node, "value", None)
-        text = name = ast.get_source_segment(code, node) or ""
-        if "\n" in text:
-            text = name = " ".join(text.split())
+        name = ast.get_source_segment(code, node) or ""
+        name = text = " ".join(name.split()) if "\n" in name else name
         if isinstance(node, ast.AnnAssign) and node.value is None and node.simple:
             expression, name = node.annotation, ast.unparse(node.target)
             if name in functions:
                 raise UsageError(f"%compare: the name {name!r} is given twice")
-        elif not isinstance(node, ast.Expr):
+        elif isinstance(node, ast.Expr):
+            expression = node.value
+        else:
             raise UsageError(
                 f"%compare: {name!r} is a statement; only expressions can be compared, such as "
                 "the call of a function that does it"
@@ -87,16 +76,9 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
 
 @magics_class
 class D2lperfMagics(Magics):
-    """The magics of d2lperf.
+    """The magics of d2lperf; tests give another `compare`."""
 
-    Args:
-        shell: IPython's shell.
-        compare: what compares; for tests.
-    """
-
-    def __init__(
-        self, shell: InteractiveShell | None = None, *, compare: Callable[..., Any] = compare
-    ):
+    def __init__(self, shell: InteractiveShell, *, compare: Callable[..., Any] = compare):
         super().__init__(shell)
         self._compare = compare
 
@@ -111,18 +93,19 @@ class D2lperfMagics(Magics):
         source = shell.transform_cell(cell)
         filename = shell.compile.cache(source)
         tree = shell.transform_ast(shell.compile.ast_parse(source, filename=filename))
-        last = None
+        last = ast.Constant(None)
         if tree.body and isinstance(tree.body[-1], ast.Expr):
-            last = shell.compile(ast.Expression(tree.body.pop().value), filename, "eval")
+            last = tree.body.pop().value
         first = shell.compile(tree, filename, "exec")
+        last = shell.compile(ast.fix_missing_locations(ast.Expression(last)), filename, "eval")
         with Benchmark(line.strip() or "Done"):
             exec(first, shell.user_global_ns, shell.user_ns)
-            return eval(last, shell.user_global_ns, shell.user_ns) if last is not None else None
+            return eval(last, shell.user_global_ns, shell.user_ns)
 
     @no_var_expand
     @magic_arguments()
     @argument("--budget", dest="budget_s", type=float, metavar="SECONDS", help="for everything")
-    @argument("--baseline", metavar="NAME", help="name or number of what the others are held to")
+    @argument("--baseline", metavar="NAME", help="what the others are compared with")
     @argument("--margin", type=float, help="a smaller difference does not count")
     @argument("--rtol", type=float, help="relative tolerance when the results are compared")
     @argument("--atol", type=float, help="absolute tolerance when the results are compared")
@@ -137,36 +120,24 @@ class D2lperfMagics(Magics):
         The results are compared first. As ``%%compare`` it takes one expression on each line.
         ``name: expression`` gives an expression a shorter name. Returns the Comparison.
         """
-        options, end = [], 0
-        while match := _OPTION.match(line, end):
-            options.append(match.group())
-            end = match.end()
-        rest = line[end:].strip()
+        options = _OPTIONS.match(line).group()
+        rest = line[len(options) :].strip()
         if re.match(r"--[a-zA-Z]", rest):
             raise UsageError(
                 f"%compare: cannot read {rest.split(';')[0].strip()!r}. The options are --budget "
                 "SECONDS, --baseline NAME, --margin M, --rtol R, --atol A, --seed N, --no-check "
                 "and --isolated."
             )
-        given = vars(parse_argstring(self.compare, "".join(options)))
+        given = vars(parse_argstring(self.compare, options))
         del given["expressions"]
         functions = contenders(rest if cell is None else f"{rest}\n{cell}", self.shell.user_ns)
-        given["baseline"] = _baseline(given["baseline"], list(functions))
+        if given["baseline"]:
+            given["baseline"] = baseline = given["baseline"].strip("\"'")
+            if baseline not in functions:
+                raise UsageError(
+                    f"%compare: --baseline {baseline} is none of {', '.join(map(repr, functions))}"
+                )
         return self._compare(functions, **given)
-
-
-def _baseline(wanted: str | None, names: list[str]) -> str | None:
-    if wanted is None:
-        return None
-    wanted = wanted.strip("\"'")
-    if wanted in names:
-        return wanted
-    if wanted.isdigit() and 1 <= int(wanted) <= len(names):
-        return names[int(wanted) - 1]
-    raise UsageError(
-        f"%compare: --baseline {wanted} is none of {', '.join(map(repr, names))}, nor a number "
-        f"from 1 to {len(names)}"
-    )
 
 
 def load_ipython_extension(ipython: InteractiveShell) -> None:

@@ -13,17 +13,20 @@ __all__ = ["Benchmark", "Timer"]
 
 
 class Timer:
-    """A stopwatch that keeps its laps, like the book's.
+    """A stopwatch that keeps its laps, like the book's; it starts when it is made.
 
     It waits for every accelerator the process has used before it starts and before it stops, so
     that a lap holds the work and not only its launch.
+
+    Args:
+        clock: returns seconds; for tests.
+        synchronize: waits for the devices in use; for tests.
 
     Attributes:
         times: the laps so far, in seconds.
 
     >>> timer = Timer()
-    >>> lap = timer.stop()
-    >>> lap == timer.times[0] == timer.sum()
+    >>> timer.stop() == timer.times[0] == timer.sum()
     True
     """
 
@@ -33,14 +36,7 @@ class Timer:
         clock: Callable[[], float] = time.perf_counter,
         synchronize: Callable[[], None] = synchronize,
     ):
-        """Start the first lap.
-
-        Args:
-            clock: returns seconds.
-            synchronize: waits for the devices in use.
-        """
-        self._clock = clock
-        self._synchronize = synchronize
+        self._clock, self._synchronize = clock, synchronize
         self.times: list[float] = []
         self.start()
 
@@ -51,16 +47,14 @@ class Timer:
 
     def stop(self) -> float:
         """End the lap, keep it and return its seconds."""
-        self._synchronize()
-        self.times.append(self._clock() - self._start)
+        try:
+            self._synchronize()
+        finally:
+            self.times.append(self._clock() - self._start)
         return self.times[-1]
 
     def avg(self) -> float:
-        """Return the mean lap in seconds.
-
-        Raises:
-            ValueError: no lap has ended yet.
-        """
+        """Return the mean lap in seconds; ValueError without any."""
         if not self.times:
             raise ValueError("this Timer has no lap yet: call stop() before avg().")
         return self.sum() / len(self.times)
@@ -77,12 +71,15 @@ class Timer:
 class Benchmark:
     """Time a block and print it: `with Benchmark("eager"): ...` prints `eager: 0.1234 sec`.
 
-    A drop-in for the book's class. It waits for every accelerator the process has used before it
-    starts and before it stops. When the block raises, the time is printed and the error goes on.
-    One such time says little about which of two snippets is faster: use `compare` for that.
+    A drop-in for the book's class, with the waits of `Timer`. When the block raises, the time is
+    printed and the error goes on. One such time says little about which of two snippets is
+    faster: use `compare` for that.
+
+    Args:
+        description: printed before the time.
+        instruments: `clock` and `synchronize`, as for `Timer`; for tests.
 
     Attributes:
-        description: what is printed before the time.
         elapsed_s: seconds the block took, None until it has ended.
 
     >>> with Benchmark("nothing") as bench:  # doctest: +ELLIPSIS
@@ -90,37 +87,22 @@ class Benchmark:
     nothing: 0.0... sec
     """
 
-    def __init__(
-        self,
-        description: str = "Done",
-        *,
-        clock: Callable[[], float] = time.perf_counter,
-        synchronize: Callable[[], None] = synchronize,
-    ):
-        """Set up the benchmark.
-
-        Args:
-            description: printed before the time.
-            clock: returns seconds.
-            synchronize: waits for the devices in use.
-        """
+    def __init__(self, description: str = "Done", **instruments: Callable):
         self.description = description
         self.elapsed_s: float | None = None
-        self._clock = clock
-        self._synchronize = synchronize
+        self._instruments = instruments
 
     def __enter__(self) -> Benchmark:
-        self._synchronize()
-        self._start = self._clock()
+        self._timer = Timer(**self._instruments)
         return self
 
     def __exit__(self, kind, error, traceback) -> None:
         try:
-            self._synchronize()
+            self._timer.stop()
         except Exception:
             # A device that failed inside the block fails here again: show the block's own error.
             if error is None:
                 raise
         finally:
-            self.elapsed_s = self._clock() - self._start
+            self.elapsed_s = self._timer.sum()
             print_line(f"{self.description}: {self.elapsed_s:.4f} sec")

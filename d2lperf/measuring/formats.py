@@ -2,26 +2,53 @@
 
 from __future__ import annotations
 
-import html
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Integral
 
 __all__ = [
-    "Shown",
-    "Table",
-    "format_number",
-    "format_ratio",
-    "format_seconds",
-    "format_value",
+    *("Shown", "Table", "format_interval", "format_ratio", "format_seconds", "format_value"),
     "print_line",
 ]
-
 
 # What takes a prefix: the unit -> the prefixes that it has, largest first.
 _PREFIXES = {"s": ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))} | dict.fromkeys(
     ("B", "B/s", "FLOP", "FLOP/s"), ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 )
+
+
+def format_value(value: float, unit: str = "") -> str:
+    """Return a number in its unit: counts as they are, others with three significant digits.
+
+    Args:
+        value: the number; nan is "unknown".
+        unit: "" for a ratio or a count; "s", "B", "B/s", "FLOP" or "FLOP/s" get a prefix (of
+            powers of 1000: kB, MB, GB); any other text follows the number.
+
+    >>> format_value(0.02, "s"), format_value(2e9, "B/s"), format_value(512, "B")
+    ('20.0 ms', '2.00 GB/s', '512 B')
+    >>> format_value(13.2, "GiB"), format_value(3251, "kernels"), format_value(1.0)
+    ('13.2 GiB', '3,251 kernels', '1.00')
+    """
+    if math.isnan(value):
+        return "unknown"
+    prefixes = _PREFIXES.get(unit, ())
+    if value == 0 or math.isinf(value) or not prefixes:
+        return f"{_digits(value)} {unit}".rstrip()
+    # 0.9995 rounds to 1.00: without the slack it would be shown as 1000 of the next unit.
+    size, prefix = next((p for p in prefixes if abs(value) >= 0.9995 * p[0]), prefixes[-1])
+    whole = size == 1 and unit != "s"
+    return f"{_digits(value if whole else value / size)} {prefix}{unit}"
+
+
+def _digits(value: float) -> str:
+    if isinstance(value, Integral):
+        return f"{int(value):,}"
+    if value == 0 or math.isinf(value):
+        return f"{value:g}"
+    exponent = math.floor(math.log10(abs(value) * 1.0005))  # of the rounded number
+    return f"{value:,.{max(0, 2 - exponent)}f}" if -5 <= exponent < 7 else f"{value:.2e}"
 
 
 def format_seconds(seconds: float) -> str:
@@ -31,42 +58,6 @@ def format_seconds(seconds: float) -> str:
     ('37.1 µs', '1.50 s', '0 s')
     """
     return format_value(seconds, "s")
-
-
-def format_number(value: float) -> str:
-    """Return a count as it is and any other number with three significant digits.
-
-    >>> format_number(3251), format_number(1.0), format_number(0.0123), format_number(2.5e9)
-    ('3,251', '1.00', '0.0123', '2.50e+09')
-    """
-    if isinstance(value, Integral):
-        return f"{int(value):,}"
-    if value == 0 or not math.isfinite(value):
-        return f"{value:g}"
-    exponent = math.floor(math.log10(abs(value) * 1.0005))  # of the rounded number
-    return f"{value:,.{max(0, 2 - exponent)}f}" if -5 <= exponent < 7 else f"{value:.2e}"
-
-
-def format_value(value: float, unit: str = "") -> str:
-    """Return a number in its unit.
-
-    Args:
-        value: the number.
-        unit: "" for a ratio or a count; "s", "B", "B/s", "FLOP" or "FLOP/s" get a prefix (of
-            powers of 1000: kB, MB, GB); any other text follows the number.
-
-    >>> format_value(0.02, "s"), format_value(2e9, "B/s"), format_value(512, "B")
-    ('20.0 ms', '2.00 GB/s', '512 B')
-    >>> format_value(13.2, "GiB"), format_value(3, "kernels"), format_value(1.0)
-    ('13.2 GiB', '3 kernels', '1.00')
-    """
-    prefixes = _PREFIXES.get(unit, ())
-    if value == 0 or not math.isfinite(value) or not prefixes:
-        return f"{format_number(value)} {unit}".rstrip()
-    # 0.9995 rounds to 1.00: without the slack it would be shown as 1000 of the next unit.
-    size, prefix = next((p for p in prefixes if abs(value) >= 0.9995 * p[0]), prefixes[-1])
-    whole = size == 1 and unit != "s"
-    return f"{format_number(value if whole else value / size)} {prefix}{unit}"
 
 
 def format_ratio(ratio: float, low: float, high: float) -> str:
@@ -82,17 +73,17 @@ def format_ratio(ratio: float, low: float, high: float) -> str:
     """
 
     def show(x: float) -> str:
-        if math.isinf(x):
-            return "inf"
         if x >= 10:
             return f"{x:.1f}"
         digits = 2 - math.floor(math.log10(x)) if 0 < x < 0.1 else 3
         return f"{x:.{digits}f}"
 
-    if math.isnan(ratio):
-        return "unknown"
-    known = low > 0 or math.isfinite(high)
-    return f"{show(ratio)} [{f'{show(low)}, {show(high)}' if known else 'unknown'}]"
+    return "unknown" if math.isnan(ratio) else f"{show(ratio)} {format_interval(low, high, show)}"
+
+
+def format_interval(low: float, high: float, show: Callable[[float], str]) -> str:
+    """Return an interval, its ends as `show` writes them; 0 to inf is unknown."""
+    return f"[{show(low)}, {show(high)}]" if low > 0 or high < math.inf else "[unknown]"
 
 
 def print_line(line: str) -> None:
@@ -107,14 +98,7 @@ def print_line(line: str) -> None:
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text, shown as aligned columns or as HTML.
-
-    Attributes:
-        header: one cell for each column.
-        rows: lists of cells.
-        footer: lines below the table.
-        right: numbers of the columns that are aligned on the right.
-    """
+    """Cells as text with lines below them; `right`: numbers of the columns aligned on the right."""
 
     header: list[str]
     rows: list[list[str]]
@@ -125,37 +109,29 @@ class Table:
         """Return aligned columns and the footer as plain text."""
         table = [self.header, *self.rows]
         widths = [max(map(len, column)) for column in zip(*table)]
-        lines = [
-            "   ".join(
-                cell.rjust(width) if i in self.right else cell.ljust(width)
-                for i, (cell, width) in enumerate(zip(row, widths))
-            ).rstrip()
-            for row in table
-        ]
+        layout = [f"{'>' if i in self.right else '<'}{width}" for i, width in enumerate(widths)]
+        lines = ["   ".join(map(format, row, layout)).rstrip() for row in table]
         return "\n".join(lines + self.footer)
 
     def html(self) -> str:
         """Return an HTML table, the footer's lines below it."""
+        from html import escape
 
         def line(cells: list[str], tag: str) -> str:
+            sides = ("right" if i in self.right else "left" for i in range(len(cells)))
             shown = (
-                f"<{tag} style='text-align:{'right' if i in self.right else 'left'}'>"
-                f"{html.escape(cell)}</{tag}>"
-                for i, cell in enumerate(cells)
+                f"<{tag} style='text-align:{side}'>{escape(cell)}</{tag}>"
+                for cell, side in zip(cells, sides)
             )
             return f"<tr>{''.join(shown)}</tr>"
 
         body = "".join(line(row, "td") for row in self.rows)
-        foot = "".join(f"<div>{html.escape(text)}</div>" for text in self.footer)
+        foot = "".join(f"<div>{escape(text)}</div>" for text in self.footer)
         return f"<table><thead>{line(self.header, 'th')}</thead><tbody>{body}</tbody></table>{foot}"
 
 
 class Shown:
     """A result that shows itself as the table that its method `table` returns."""
-
-    def table(self) -> Table:
-        """Return what is shown."""
-        raise NotImplementedError
 
     def __str__(self) -> str:
         return self.table().text()

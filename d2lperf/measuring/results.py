@@ -17,18 +17,13 @@ from d2lperf.machine import Machine
 from d2lperf.measuring import claims, stats
 from d2lperf.measuring.formats import Shown, Table, format_ratio, format_seconds
 from d2lperf.measuring.saved import Saved
-from d2lperf.measuring.verdict import BASELINE, FASTER, NOT_DECIDED, Ratio, Rounds, judge
+from d2lperf.measuring.verdict import BASELINE, FASTER, NOT_DECIDED, Ratio, Rounds, Timed, judge
 
 __all__ = ["BreakEven", "Changes", "Comparison", "Measurement"]
 
-MEDIANS_DIFFER = "The median includes disturbances; the ratio leaves them out."
-
-
-# ----------------------------------------------------------------------------- one function
-
 
 @dataclass(frozen=True, repr=False)
-class Measurement(Shown, Saved):
+class Measurement(Timed, Shown, Saved):
     """Times of one function, in seconds for one call.
 
     Attributes:
@@ -55,21 +50,6 @@ class Measurement(Shown, Saved):
     made_by: ClassVar = {"machine": Machine.from_dict}
 
     @property
-    def median_s(self) -> float:
-        """Median time of one call in seconds; nan without samples."""
-        return stats.median(self.samples_s) if self.samples_s else math.nan
-
-    @property
-    def quartiles_s(self) -> tuple[float, float]:
-        """Lower and upper quartile of the samples in seconds; nan without samples."""
-        return stats.quartiles(self.samples_s) if self.samples_s else (math.nan, math.nan)
-
-    @property
-    def first_call_s(self) -> float:
-        """Seconds of the very first call: compilation, caches and allocation included."""
-        return self.first_calls_s[0] if self.first_calls_s else math.nan
-
-    @property
     def interval_s(self) -> tuple[float, float]:
         """Interval of the median in seconds; it holds the median. (0, inf): too few samples."""
         return median_interval(self.samples_s, self.samples_per_phase, self.confidence)
@@ -77,27 +57,26 @@ class Measurement(Shown, Saved):
     @property
     def levels_s(self) -> tuple[float, float]:
         """Quiet and slow level in seconds; both the median where the samples have one level."""
-        found = None
-        if len(self.samples_s) >= 20:
-            found = stats.two_levels(self.samples_s, least_share=0.1)
+        enough = len(self.samples_s) >= 20
+        found = stats.two_levels(self.samples_s, least_share=0.1) if enough else None
         return found or (self.median_s, self.median_s)
 
     def table(self) -> Table:
         """Return what is shown: a row for each number."""
-        low, high = self.interval_s
-        between = f"{format_seconds(low)} to {format_seconds(high)} ({self.confidence * 100:g} %)"
+        low, high = map(format_seconds, self.interval_s)
+        known = self.interval_s != (0, math.inf)
+        between = f"{low} to {high} ({self.confidence * 100:g} %)"
         rows = [
-            ["median", _time(self.median_s)],
-            ["interval", between if math.isfinite(high) else "unknown: too few samples"],
-            ["quartiles", " to ".join(map(_time, self.quartiles_s))],
-            ["first call", _time(self.first_call_s)],
+            ["median", format_seconds(self.median_s)],
+            ["interval", between if known else "unknown: too few samples"],
+            ["quartiles", " to ".join(map(format_seconds, self.quartiles_s))],
+            ["first call", format_seconds(self.first_call_s)],
             ["samples", f"{len(self.samples_s)} of {self.loops} calls each"],
         ]
-        quiet, slow = self.levels_s
         notes = [f"note: {note}" for note in self.notes]
+        quiet, slow = self.levels_s
         if slow > quiet:
-            edge = math.sqrt(quiet * slow)
-            share = sum(s > edge for s in self.samples_s) / len(self.samples_s)
+            share = np.mean(np.array(self.samples_s) > math.sqrt(quiet * slow))
             notes.append(
                 f"note: two levels: {format_seconds(quiet)} in {100 * (1 - share):.0f} % of the "
                 f"samples, {format_seconds(slow)} in {100 * share:.0f} %"
@@ -105,15 +84,10 @@ class Measurement(Shown, Saved):
         return Table([self.name, ""], rows, notes)
 
     def to_frame(self):
-        """Return a `pandas.DataFrame` with one row for each sample.
-
-        Columns: `name`, `sample` (from 0) and `seconds` (for one call).
-        """
+        """Return a `pandas.DataFrame` with a row for each sample: `name`, `seconds` of one call."""
         import pandas as pd
 
-        return pd.DataFrame(
-            {"name": self.name, "sample": range(len(self.samples_s)), "seconds": self.samples_s}
-        )
+        return pd.DataFrame({"name": self.name, "seconds": self.samples_s}).rename_axis("sample")
 
     def plot(self, ax=None):
         """Draw the samples with their median and quartiles; return the axes."""
@@ -129,15 +103,8 @@ def median_interval(
 
     The share of samples below the median varies from phase to phase; that variance, or the one of
     independent samples if larger, gives an interval of shares, whose quantiles are the ends
-    (Woodruff, *JASA* 47, 1952, for samples in clusters). It always holds the median.
-
-    Args:
-        samples_s: times in order, phase after phase.
-        per_phase: samples in a phase; the last one may have fewer.
-        confidence: least probability that the interval covers the median.
-
-    Returns:
-        `(low, high)` in seconds; `(0, inf)` where there are too few phases.
+    (Woodruff, *JASA* 47, 1952, for samples in clusters). It always holds the median; it is
+    `(0, inf)` where there are too few phases.
 
     >>> median_interval([float(i) for i in range(1, 10)], 1, 0.95)
     (2.0, 8.0)
@@ -157,14 +124,7 @@ def median_interval(
     return float(ordered[max(0, first)]), float(ordered[min(n - 1, last)])
 
 
-def _time(seconds: float) -> str:
-    return "unknown" if math.isnan(seconds) else format_seconds(seconds)
-
-
-# ------------------------------------------------------------------------- several functions
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BreakEven:
     """Calls after which a function has paid back its slower first calls.
 
@@ -190,21 +150,20 @@ class BreakEven:
         """Whether `name` is known to be no faster in the long run."""
         return self.verdict not in (FASTER, NOT_DECIDED)
 
-    def __str__(self) -> str:
-        about = f"break-even of {self.name} against {self.other}: "
+    def __repr__(self) -> str:
+        found = f"after {self.calls:,.0f} calls [{self.low:,.0f}, {self.high:,.0f}]"
         if self.never:
-            return f"{about}never ({self.verdict})"
-        if self.verdict == NOT_DECIDED:
+            found = f"never ({self.verdict})"
+        elif self.verdict == NOT_DECIDED:
             least = f", at least {self.low:,.0f} calls" if 1 < self.low < math.inf else ""
-            return f"{about}not decided here{least}"
-        if self.calls == 1:
-            return f"{about}from the first call on"
-        return f"{about}after {self.calls:,.0f} calls [{self.low:,.0f}, {self.high:,.0f}]"
-
-    __repr__ = __str__
+            found = f"not decided here{least}"
+        elif self.calls == 1:
+            found = "from the first call on"
+        return f"break-even of {self.name} against {self.other}: {found}"
 
 
 def _rounds(values: dict) -> Rounds:
+    """The rounds in a file of this or another version; JSON has made lists of pairs."""
     made = {name: values[name] for name in Rounds.__dataclass_fields__ if name in values}
     for name in ("lower_s", "upper_s"):
         made[name] = {key: [(a, b) for a, b in pairs] for key, pairs in made[name].items()}
@@ -256,10 +215,7 @@ class Comparison(Shown, Saved):
         return self.between(name, self.baseline)
 
     def __iter__(self) -> Iterator[Ratio]:
-        return (self[name] for name in self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
+        return map(self.__getitem__, self.names)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -270,45 +226,48 @@ class Comparison(Shown, Saved):
         Against the baseline this is the table's row. Other pairs get a wider interval, corrected
         for the number of all pairs, because one may pick the most striking.
 
-        Args:
-            name: of the function that the ratio is about.
-            other: of the one that it is compared with.
-
-        Returns:
-            A `Ratio`: below 1 where `name` took less time, with its interval and verdict.
-
         Raises:
             KeyError: a name that was not compared.
         """
         k = len(self.names)
         pairs = k - 1 if self.baseline in (name, other) else k * (k - 1) // 2
-        return self.judged(name, other, pairs)
+        return self._judged(name, other, pairs)
 
-    def judged(self, name: str, other: str, intervals: int) -> Ratio:
-        """Return the same for one of so many intervals that are looked at together."""
+    def _judged(self, name: str, other: str, intervals: int) -> Ratio:
+        """The same for one of so many intervals that are looked at together."""
         for wanted in (name, other):
             if wanted not in self.names:
                 there = ", ".join(map(repr, self.names))
                 raise KeyError(f"no function named {wanted!r} was compared; there are {there}.")
-        return judge(
-            self.rounds,
-            name,
-            other,
-            confidence=self.confidence,
-            margin=self.margin,
-            intervals=max(1, intervals),
-            refusal=self.refusal,
-        )
-
-    # -- showing
+        rules = {"confidence": self.confidence, "margin": self.margin, "refusal": self.refusal}
+        return judge(self.rounds, name, other, intervals=max(1, intervals), **rules)
 
     def table(self) -> Table:
-        """Return what is shown: a row for each function, reasons and counts below."""
+        """Return what is shown: a row for each function, counts and reasons below."""
         found = list(self)
+        ratios = [f for f in found if f.verdict != BASELINE]
+        used, out = (_span({getattr(f, key) for f in ratios}) for key in ("rounds", "discarded"))
+        footer = [
+            f"{self.confidence * 100:g} % intervals from {used} round{'s' * (used != '1')} in "
+            f"{self.elapsed_s:.2f} s ({out} discarded)",
+            "The median includes disturbances; the ratio leaves them out.",
+        ]
+        names: dict[tuple[str, str], list[str]] = {}
+        levels = {}
+        for f in found:
+            if f.reason:
+                names.setdefault((f.verdict, f.reason), []).append(f.name)
+            if f.varies:
+                levels[f.varies] = " and ".join(map(format_seconds, f.levels_s[f.varies]))
+        footer += [f"{word} ({', '.join(them)}): {why}" for (word, why), them in names.items()]
+        footer += [f"note: two levels of {name}: {times}" for name, times in levels.items()]
+        footer += [f"note: {note}" for note in self.notes]
         header = ["", "median time", "first call", f"time relative to {self.baseline}", "verdict"]
-        rows = [[f.name, _time(f.median_s), _time(f.first_call_s), *_relative(f)] for f in found]
-        footer = [_counts(found, self.confidence, self.elapsed_s), MEDIANS_DIFFER]
-        return Table(header, rows, footer + _reasons(found, self.notes), right=(1, 2))
+        rows = [
+            [f.name, format_seconds(f.median_s), format_seconds(f.first_call_s), *_relative(f)]
+            for f in found
+        ]
+        return Table(header, rows, footer, right=(1, 2))
 
     def to_frame(self):
         """Return a `pandas.DataFrame` with one row for each function, indexed by name.
@@ -321,11 +280,11 @@ class Comparison(Shown, Saved):
 
         same = ("first_call_s", "ratio", "low", "high", "verdict", "reason", "rounds", "discarded")
         rows = {}
-        for found in self:
-            levels = found.levels_s.get(found.name, (math.nan, math.nan))
-            row = dict(zip(("q25_s", "q75_s", "quiet_s", "slow_s"), found.quartiles_s + levels))
-            row |= {key: getattr(found, key) for key in same}
-            rows[found.name] = {"median_s": found.median_s, **row, "samples": len(found.samples_s)}
+        for f in self:
+            levels = f.levels_s.get(f.name, (math.nan, math.nan))
+            row = dict(zip(("q25_s", "q75_s", "quiet_s", "slow_s"), f.quartiles_s + levels))
+            row |= {key: getattr(f, key) for key in same}
+            rows[f.name] = {"median_s": f.median_s, **row, "samples": len(f.samples_s)}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
 
     def plot(self, ax=None, *, kind: str = "times"):
@@ -335,25 +294,21 @@ class Comparison(Shown, Saved):
             ax: axes to draw on; new ones by default.
             kind: "times" for every sample with median and quartiles, "ratios" for the times
                 relative to the baseline with their intervals and the margin.
-
-        Raises:
-            ValueError: another kind.
         """
         from d2lperf import plotting
 
-        check_kind(kind)
+        if kind not in ("times", "ratios"):
+            raise ValueError(f"kind must be 'times' or 'ratios', but got {kind!r}.")
         if kind == "times":
             return plotting.distributions(self.rounds.samples_s, ax=ax)
-        others = [found for found in self if found.verdict != BASELINE]
+        others = [f for f in self if f.verdict != BASELINE]
         return plotting.intervals(
-            {found.name: (found.ratio, found.low, found.high) for found in others},
+            {f.name: (f.ratio, f.low, f.high) for f in others},
             margin=self.margin,
-            verdicts={found.name: found.verdict for found in others},
+            verdicts={f.name: f.verdict for f in others},
             xlabel=f"time relative to {self.baseline}",
             ax=ax,
         )
-
-    # -- questions
 
     def expect(
         self,
@@ -364,16 +319,15 @@ class Comparison(Shown, Saved):
         same_as: str | None = None,
         requires: str | None = None,
     ) -> claims.Claim:
-        """State a claim; print whether this machine bears it out, and by how much.
+        """State a claim about `name`; print whether this machine bears it out, and by how much.
 
-        Never raises where a reader's machine says otherwise. With the environment variable
-        `D2LPERF_STRICT=1` (our own tests) a contradicted claim raises.
+        A contradicted claim raises only with the environment variable `D2LPERF_STRICT=1` (our own
+        tests), never on a reader's machine.
 
         Args:
             name: the function that the claim is about.
-            faster_than: a name: the claim is that `name` is faster.
-            slower_than: a name: the claim is that `name` is slower.
-            same_as: a name: the claim is that there is no measurable difference.
+            faster_than, slower_than, same_as: the other one's name; give one of the three.
+                "Same" stands for no measurable difference.
             requires: "gpu" for a claim that can hold only on a machine that has one.
 
         Returns:
@@ -385,13 +339,10 @@ class Comparison(Shown, Saved):
             ClaimContradicted: only with D2LPERF_STRICT=1.
         """
         asked = {"faster than": faster_than, "slower than": slower_than, "the same as": same_as}
-        given = {words: other for words, other in asked.items() if other is not None}
+        given = [(words, other) for words, other in asked.items() if other is not None]
         if len(given) != 1:
-            raise ValueError(
-                "expect needs exactly one of faster_than=, slower_than=, same_as=, "
-                f"but got {len(given)}."
-            )
-        ((words, other),) = given.items()
+            raise ValueError("expect needs exactly one of faster_than=, slower_than=, same_as=.")
+        words, other = given[0]
         return claims.expect(self.between(name, other), words, self.margin, requires)
 
     def break_even(
@@ -407,12 +358,6 @@ class Comparison(Shown, Saved):
             name: the function whose first calls are slow, such as the compiled one.
             other: the one without this cost; the baseline by default.
             before_s: seconds that `name` has cost before its first call, such as scripting.
-
-        Returns:
-            A `BreakEven`; prints as one line.
-
-        Raises:
-            KeyError: a name that was not compared.
         """
         other = self.baseline if other is None else other
         found, against = self.between(name, other), self.between(other, name)
@@ -422,7 +367,7 @@ class Comparison(Shown, Saved):
         cost_s -= call_s * (len(found.first_calls_s) * found.ratio - len(against.first_calls_s))
 
         def calls(ratio: float) -> float:
-            if not (found.verdict in (FASTER, NOT_DECIDED) and ratio < 1 and cost_s == cost_s):
+            if found.verdict not in (FASTER, NOT_DECIDED) or math.isnan(cost_s) or not ratio < 1:
                 return math.inf
             return max(1.0, math.ceil(cost_s / (call_s * (1 - ratio))))
 
@@ -435,21 +380,12 @@ class Comparison(Shown, Saved):
         Times of two days cannot be compared: the machine's speed differs. The times relative to
         the baseline can.
 
-        Args:
-            earlier: another run with the same baseline.
-
-        Returns:
-            `Changes`: for each function in both runs its ratio then and now.
-
         Raises:
             TypeError: `earlier` is no Comparison.
             ValueError: the baselines differ, or the runs share no other function.
         """
         if not isinstance(earlier, Comparison):
-            raise TypeError(
-                f"against takes a Comparison, but got {type(earlier).__name__}. "
-                "Read a saved one with Comparison.load(path)."
-            )
+            raise TypeError("against takes a Comparison; read a saved one: Comparison.load(path).")
         shared = [n for n in self.names if n in earlier.names and n != self.baseline]
         if self.baseline != earlier.baseline or not shared:
             raise ValueError(
@@ -460,45 +396,15 @@ class Comparison(Shown, Saved):
         return Changes(self, earlier, shared)
 
 
-def _relative(found: Ratio) -> list[str]:
+def _relative(f: Ratio) -> list[str]:
     """Two cells of a table: the ratio with its interval, and the verdict."""
-    if found.verdict == BASELINE:
+    if f.verdict == BASELINE:
         return ["1 (baseline)", ""]
-    return [format_ratio(found.ratio, found.low, found.high), found.verdict]
+    return [format_ratio(f.ratio, f.low, f.high), f.verdict]
 
 
-def _counts(found: list[Ratio], confidence: float, elapsed_s: float) -> str:
-    """The line below a table that says how much was measured."""
-    ratios = [f for f in found if f.verdict != BASELINE]
-
-    def span(counts: list[int]) -> str:
-        low, high = min(counts), max(counts)
-        return f"{low}" if low == high else f"{low} to {high}"
-
-    used, out = span([f.rounds for f in ratios]), span([f.discarded for f in ratios])
-    used += " round" if used == "1" else " rounds"
-    share = f"{confidence * 100:g} %"
-    return f"{share} intervals from {used} in {elapsed_s:.2f} s ({out} discarded)"
-
-
-def _reasons(found: list[Ratio], notes: list[str]) -> list[str]:
-    """The lines below a table that say what is behind the verdicts, one for each reason."""
-    names: dict[tuple[str, str], list[str]] = {}
-    levels = {}
-    for f in found:
-        if f.reason:
-            names.setdefault((f.verdict, f.reason), []).append(f.name)
-        if f.varies:
-            levels[f.varies] = " and ".join(map(format_seconds, f.levels_s[f.varies]))
-    lines = [f"{word} ({', '.join(them)}): {why}" for (word, why), them in names.items()]
-    lines += [f"note: two levels of {name}: {times}" for name, times in levels.items()]
-    return lines + [f"note: {note}" for note in notes]
-
-
-def check_kind(kind: str) -> None:
-    """Raise ValueError for a kind of figure that there is not."""
-    if kind not in ("times", "ratios"):
-        raise ValueError(f"kind must be 'times' or 'ratios', but got {kind!r}.")
+def _span(counts: set[int]) -> str:
+    return " to ".join(map(str, sorted({min(counts), max(counts)})))
 
 
 @dataclass(frozen=True, repr=False)
@@ -519,9 +425,8 @@ class Changes(Shown):
 
     def __getitem__(self, name: str) -> tuple[float, float, float]:
         # Each of the two intervals gets half of the error allowed.
-        new, old = (
-            run.judged(name, run.baseline, 2 * len(self.names)) for run in (self.now, self.earlier)
-        )
+        runs = self.now, self.earlier
+        new, old = (run._judged(name, run.baseline, 2 * len(self.names)) for run in runs)
         high = new.high / old.low if old.low else math.inf
         return new.ratio / old.ratio, new.low / old.high, high
 
@@ -529,11 +434,10 @@ class Changes(Shown):
         """Return what is shown: a row for each function in both runs."""
         base = self.now.baseline
         header = ["", f"earlier, relative to {base}", f"now, relative to {base}", "now to earlier"]
-        rows = [
-            [name, _relative(self.earlier[name])[0], _relative(self.now[name])[0],
-             format_ratio(*self[name])]
-            for name in self.names
-        ]  # fmt: skip
+        rows = []
+        for name in self.names:
+            then, now = (_relative(run[name])[0] for run in (self.earlier, self.now))
+            rows.append([name, then, now, format_ratio(*self[name])])
         footer = ["Where the last interval holds 1, no change was found."]
         cards = [run.machine.to_dict() if run.machine else {} for run in (self.now, self.earlier)]
         differ = [key for key in cards[0] if key in cards[1] and cards[0][key] != cards[1][key]]

@@ -14,17 +14,13 @@ __all__ = ["Saved"]
 
 
 class Saved:
-    """A result that is written to a JSON file and read back, by other versions too."""
+    """A dataclass that is written to a JSON file and read back, by other versions too."""
 
     # How fields are made of the plain values in a file, where they are not plain themselves.
     made_by: ClassVar[dict[str, Callable]] = {}
 
     def save(self, path: str | Path) -> None:
-        """Write everything, raw samples and the machine's card included, to a JSON file.
-
-        Args:
-            path: of the file, which is replaced.
-        """
+        """Write everything, raw samples and the machine's card included, to a JSON file."""
         values = {"d2lperf": __version__, "kind": type(self).__name__, **asdict(self)}
         text = json.dumps(values, default=lambda x: x.item() if hasattr(x, "item") else str(x))
         Path(path).write_text(text + "\n", encoding="utf-8")
@@ -32,9 +28,6 @@ class Saved:
     @classmethod
     def load(cls, path: str | Path):
         """Return what `save` wrote, by this or another version of d2lperf.
-
-        Args:
-            path: of the file.
 
         Raises:
             OSError: the file cannot be read.
@@ -58,11 +51,7 @@ class Saved:
 
     @classmethod
     def made_of(cls, values: dict):
-        """Return the result that has these plain values.
-
-        Args:
-            values: fields by name. Unknown ones are ignored; those with a default may be missing.
-        """
+        """Return the result of plain values; others are ignored, defaults may be missing."""
         made = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
         for name, make in cls.made_by.items():
             if made.get(name) is not None:

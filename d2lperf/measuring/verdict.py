@@ -21,7 +21,6 @@ __all__ = [
     "Ratio",
     "Rounds",
     "Timed",
-    "Timed",
     "judge",
     "least_rounds",
     "nominal_confidence",
@@ -89,6 +88,65 @@ class Timed:
 
     samples_s: list[float]
     first_calls_s: list[float]
+
+    @property
+    def median_s(self) -> float:
+        """Median of the samples in seconds for one call, disturbances included; nan without any."""
+        return stats.median(self.samples_s) if self.samples_s else math.nan
+
+    @property
+    def quartiles_s(self) -> tuple[float, float]:
+        """Lower and upper quartile of the samples in seconds; nan without any."""
+        return stats.quartiles(self.samples_s) if self.samples_s else (math.nan, math.nan)
+
+    @property
+    def first_call_s(self) -> float:
+        """Seconds of the very first call; nan where there was none."""
+        return self.first_calls_s[0] if self.first_calls_s else math.nan
+
+
+@dataclass(frozen=True, repr=False)
+class Ratio(Timed):
+    """Time of one function relative to another's: interval, verdict and the reason for it.
+
+    Attributes:
+        name: the function that the ratio is about.
+        other: the one that it is compared with.
+        ratio: below 1 where `name` takes less time; nan where nothing was measured.
+        low: lower end of the interval, 0 where there are too few rounds for one.
+        high: upper end of the interval, inf where there are too few rounds for one.
+        verdict: 'faster', 'slower', 'no measurable difference', 'not decided' or 'baseline'.
+        reason: why it is not decided, or what 'no measurable difference' means here; or "".
+        rounds: rounds that the ratio rests on.
+        discarded: rounds left out because a disturbance hit them.
+        varies: the function that varies by itself, or "".
+        levels_s: name -> (quiet, slow) seconds of one call; both the same where it does not vary.
+        samples_s: every raw sample of `name`, in seconds for one call.
+        first_calls_s: the warm-up calls of `name` one by one, in seconds.
+        loops: calls in a sample of `name`.
+    """
+
+    name: str
+    other: str
+    ratio: float
+    low: float
+    high: float
+    verdict: str
+    reason: str = ""
+    rounds: int = 0
+    discarded: int = 0
+    varies: str = ""
+    levels_s: dict[str, tuple[float, float]] = field(default_factory=dict)
+    samples_s: list[float] = field(default_factory=list)
+    first_calls_s: list[float] = field(default_factory=list)
+    loops: int = 1
+
+    def __repr__(self) -> str:
+        if self.verdict == BASELINE:
+            return f"{self.name}: 1 (baseline)"
+        found = f"{format_ratio(self.ratio, self.low, self.high)} {self.verdict}"
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{self.name} against {self.other}: {found}{reason}"
 
 
 def nominal_confidence(confidence: float, intervals: int, rounds: int) -> float:
