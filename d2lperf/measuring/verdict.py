@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass, field
 
 from d2lperf.measuring import stats
-from d2lperf.measuring.formats import format_ratio
 
 __all__ = [
     "BASELINE",
@@ -35,22 +34,16 @@ NO_DIFFERENCE = "no measurable difference"
 NOT_DECIDED = "not decided"
 BASELINE = "baseline"
 
-# An interval that reaches further than this many margins from 1 is too wide to say that there is
-# no measurable difference.
+# An interval that reaches further than this many margins (of at least 1 %) from 1 is too wide to
+# say that there is no measurable difference.
 WIDE_MARGINS = 3
-
 # No interval is narrower than this about its estimate: so far two copies of the same code differ.
 LEAST_HALF_WIDTH = 0.0025
-
 # A function varies by itself where it alone was slow in this share more of the rounds than the
-# other, beyond the chance PROVEN_P. Above SUSPECT_P more rounds are needed.
-LEAST_SHARE = 0.05
-PROVEN_P = 0.001
-SUSPECT_P = 0.08
-
+# other, beyond the chance PROVEN_P. Below SUSPECT_P more rounds are needed.
+LEAST_SHARE, PROVEN_P, SUSPECT_P = 0.05, 0.001, 0.08
 # And where its samples reach this much further above its quiet level than the other's.
 UNSTEADY = 1.1
-
 MOST_ADVISED_S = 600.0
 
 
@@ -84,28 +77,28 @@ class Rounds:
 
 
 class Timed:
-    """What follows from the samples of one function."""
+    """What follows from samples and first calls, in seconds for one call; nan without any."""
 
     samples_s: list[float]
     first_calls_s: list[float]
 
     @property
     def median_s(self) -> float:
-        """Median of the samples in seconds for one call, disturbances included; nan without any."""
+        """Median of the samples, disturbances included."""
         return stats.median(self.samples_s) if self.samples_s else math.nan
 
     @property
     def quartiles_s(self) -> tuple[float, float]:
-        """Lower and upper quartile of the samples in seconds; nan without any."""
+        """Lower and upper quartile of the samples."""
         return stats.quartiles(self.samples_s) if self.samples_s else (math.nan, math.nan)
 
     @property
     def first_call_s(self) -> float:
-        """Seconds of the very first call; nan where there was none."""
+        """The very first call: compilation, caches and allocation included."""
         return self.first_calls_s[0] if self.first_calls_s else math.nan
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Ratio(Timed):
     """Time of one function relative to another's: interval, verdict and the reason for it.
 
@@ -116,9 +109,10 @@ class Ratio(Timed):
         low: lower end of the interval, 0 where there are too few rounds for one.
         high: upper end of the interval, inf where there are too few rounds for one.
         verdict: 'faster', 'slower', 'no measurable difference', 'not decided' or 'baseline'.
-        reason: why it is not decided, or what 'no measurable difference' means here; or "".
+        reason: why it is not decided, what 'no measurable difference' means here, or which
+            function varies; or "".
         rounds: rounds that the ratio rests on.
-        discarded: rounds left out because a disturbance hit them.
+        discarded: rounds left out because they were disturbed.
         varies: the function that varies by itself, or "".
         levels_s: name -> (quiet, slow) seconds of one call; both the same where it does not vary.
         samples_s: every raw sample of `name`, in seconds for one call.
@@ -137,16 +131,9 @@ class Ratio(Timed):
     discarded: int = 0
     varies: str = ""
     levels_s: dict[str, tuple[float, float]] = field(default_factory=dict)
-    samples_s: list[float] = field(default_factory=list)
-    first_calls_s: list[float] = field(default_factory=list)
+    samples_s: list[float] = field(default_factory=list, repr=False)
+    first_calls_s: list[float] = field(default_factory=list, repr=False)
     loops: int = 1
-
-    def __repr__(self) -> str:
-        if self.verdict == BASELINE:
-            return f"{self.name}: 1 (baseline)"
-        found = f"{format_ratio(self.ratio, self.low, self.high)} {self.verdict}"
-        reason = f" ({self.reason})" if self.reason else ""
-        return f"{self.name} against {self.other}: {found}{reason}"
 
 
 def nominal_confidence(confidence: float, intervals: int, rounds: int) -> float:
@@ -207,48 +194,41 @@ def judge(
         intervals: how many are looked at together.
         refusal: why there can be no verdict, or "".
     """
-    pairs, other_pairs = rounds.lower_s[name], rounds.lower_s[other]
-    used = stats.quiet_rounds(pairs, other_pairs)
-    centre, low, high = _interval(pairs, other_pairs, used, confidence, intervals)
-    own = _variation(rounds, name, other, used)
-    known = math.isfinite(low)
-    levels = {key: (value, value) for key, value in _quiet_levels(rounds, (name, other)).items()}
-    quiet = math.log(levels[name][0] / levels[other][0]) if len(levels) == 2 else 0.0
+    first, second = rounds.lower_s[name], rounds.lower_s[other]
+    used = stats.quiet_rounds(first, second)
+    centre, low, high = _interval(first, second, used, confidence, intervals)
+    levels = {key: (_quiet_s(rounds, key),) * 2 for key in (name, other)}
+    own, word, reason = _Variation(), NOT_DECIDED, refusal
     if name == other:
-        centre, low, high, word, reason = 0.0, 0.0, 0.0, BASELINE, ""
-    elif refusal:
-        word, reason = NOT_DECIDED, refusal
-    else:
-        word, reason = _word(low, high, margin) if known else (NOT_DECIDED, "")
+        centre = low = high = 0.0
+        word, reason = BASELINE, ""
+    elif first:
+        own = _variation(rounds, name, other, used)
+    if word == NOT_DECIDED and not refusal:
+        need = least_rounds(confidence, intervals)
+        reason = f"an interval needs {need} rounds, and {len(first)} were measured"
+        if math.isfinite(low):
+            word, reason = _word(low, high, margin)
+        quiet = math.log(levels[name][0] / levels[other][0])
         if own.suspect and not _stands(word, quiet, own, name, margin):
             word, reason = NOT_DECIDED, own.reason
         elif own.proven:
             reason = own.reason
         if word == NOT_DECIDED and not own.proven:
-            need = least_rounds(confidence, intervals)
-            reason = reason or f"an interval needs {need} rounds, and {len(pairs)} were measured"
-            reason += _advice(rounds, len(pairs), centre, low, high, margin, need)
-    if own.proven and own.name in levels:
+            reason += _advice(rounds, len(first), (centre, low, high), margin, need)
+    if own.proven:
         levels[own.name] = (levels[own.name][0], own.slow_s)
-    if math.isnan(centre):  # not a single round: what the calls so far say
-        medians = [
-            stats.median(rounds.samples_s[key]) if rounds.samples_s.get(key) else math.nan
-            for key in (name, other)
-        ]
-        ratio = medians[0] / medians[1] if medians[1] else math.nan
-    else:
-        ratio = math.exp(centre)
     return Ratio(
         name=name,
         other=other,
-        ratio=ratio,
+        ratio=levels[name][0] / levels[other][0] if math.isnan(centre) else math.exp(centre),
         low=math.exp(low),
         high=math.exp(high),
         verdict=word,
         reason=reason,
         rounds=len(used),
-        discarded=len(pairs) - len(used) + len(rounds.discarded),
-        varies=own.name if own.proven and name != other else "",
+        discarded=len(first) - len(used) + len(rounds.discarded),
+        varies=own.name if own.proven else "",
         levels_s=levels,
         samples_s=rounds.samples_s.get(name, []),
         first_calls_s=rounds.first_calls_s.get(name, []),
@@ -258,9 +238,8 @@ def judge(
 
 def settled(found: Ratio, margin: float) -> bool:
     """Whether more rounds would leave the verdict as it is: decided, or nothing to be decided."""
-    # A difference that is known, and known to be smaller than the margin.
-    small = max(found.high, 1 / found.low) <= 1 + margin if found.low > 0 else False
-    small = small and not found.low <= 1 <= found.high
+    known = found.low > 0 and not found.low <= 1 <= found.high
+    small = known and max(found.high, 1 / found.low) <= 1 + margin
     return found.verdict != NOT_DECIDED or bool(found.varies) or small
 
 
@@ -276,26 +255,25 @@ def precise(found: Ratio) -> bool:
 
 
 def _interval(
-    pairs: list, other_pairs: list, used: list[int], confidence: float, intervals: int
+    first: stats.Pairs, second: stats.Pairs, used: list[int], confidence: float, intervals: int
 ) -> tuple[float, float, float]:
     """Estimate and interval of the log time ratio: by pairs, or by ranks where pairs are few."""
-    if not pairs:
+    if not first:
         return math.nan, -math.inf, math.inf
-    nominal = nominal_confidence(confidence, intervals, len(pairs))
+    nominal = nominal_confidence(confidence, intervals, len(first))
     if len(used) >= stats.min_pairs(nominal):
-        logs = [_log_ratio(pairs[i], other_pairs[i]) for i in used]
+        logs = [_log_ratio(first[i], second[i]) for i in used]
         centre, (low, high) = stats.hodges_lehmann(logs), stats.signed_rank_interval(logs, nominal)
         return centre, min(low, centre - LEAST_HALF_WIDTH), max(high, centre + LEAST_HALF_WIDTH)
-    flat = [[math.log(v) for pair in p for v in pair] for p in (pairs, other_pairs)]
+    flat = [[math.log(v) for pair in pairs for v in pair] for pairs in (first, second)]
     centre, low, high = stats.rank_sum_interval(*flat, nominal)
     # Two or three rounds show little of the noise: they decide only what dwarfs its range.
-    spread = max(max(values) - min(values) for values in flat) if len(pairs) < 4 else 0.0
+    spread = max(max(values) - min(values) for values in flat) if len(first) < 4 else 0.0
     return centre, low - spread, high + spread
 
 
 def _log_ratio(first: tuple[float, float], second: tuple[float, float]) -> float:
-    (a1, a2), (b1, b2) = first, second
-    return (math.log(a1) + math.log(a2) - math.log(b1) - math.log(b2)) / 2
+    return (math.log(first[0] / second[0]) + math.log(first[1] / second[1])) / 2
 
 
 def _word(low: float, high: float, margin: float) -> tuple[str, str]:
@@ -304,36 +282,38 @@ def _word(low: float, high: float, margin: float) -> tuple[str, str]:
     >>> _word(-0.30, -0.25, 0.01)[0], _word(-0.005, 0.008, 0.01), _word(-0.2, 0.1, 0.01)[1]
     ('faster', ('no measurable difference', 'within 0.8 %'), 'the interval is wide')
     """
-    edge, wide = math.log1p(margin), WIDE_MARGINS * math.log1p(max(margin, 0.01))
+    edge, wide = _edges(margin)
     if high < -edge:
         return FASTER, ""
     if low > edge:
         return SLOWER, ""
-    if low <= 0 <= high:
-        if max(-low, high) <= wide:
-            return NO_DIFFERENCE, f"within {_percent(max(-low, high))} %"
-        return NOT_DECIDED, "the interval is wide"
     near, far = sorted(map(abs, (low, high)))
+    if low <= 0 <= high:
+        if far <= wide:
+            return NO_DIFFERENCE, f"within {_percent(far)} %"
+        return NOT_DECIDED, "the interval is wide"
     found = f"{'slower' if low > 0 else 'faster'} by {_percent(near)} to {_percent(far)} %"
     place = "less than" if far <= edge else "on both sides of"
     return NOT_DECIDED, f"{found}, {place} the margin of {100 * margin:g} %"
 
 
+def _edges(margin: float) -> tuple[float, float]:
+    """The logarithms of the margin, and of what makes an interval wide."""
+    return math.log1p(margin), WIDE_MARGINS * math.log1p(max(margin, 0.01))
+
+
 def _percent(log_ratio: float) -> str:
-    value = 100 * math.expm1(abs(log_ratio))
+    value = 100 * math.expm1(log_ratio)
     return f"{value:.2f}" if value < 0.1 else f"{value:.1f}"
 
 
 @dataclass(frozen=True)
 class _Variation:
-    """What speaks for it that one function varies by itself.
-
-    `proven`: beyond chance. `suspect`: too uneven to trust a verdict that would not stand.
-    """
+    """A function that varies by itself: beyond chance (proven), or perhaps (suspect)."""
 
     name: str = ""
     slow_s: float = math.nan
-    stretch: float = 0.0
+    stretch: float = 0.0  # log of the slow level over the quiet one
     suspect: bool = False
     proven: bool = False
     reason: str = ""
@@ -347,8 +327,6 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> _Varia
     discarded rounds count). A function that has slow calls of its own shows an excess.
     """
     keys = (name, other)
-    if name == other or len(rounds.lower_s[name]) + len(rounds.discarded) < 4:
-        return _Variation()
     uppers = [rounds.upper_s.get(key) or rounds.lower_s[key] for key in keys]
     slow = stats.disturbed(*uppers)
     alone = [int((slow[0] & ~slow[1]).sum()), int((slow[1] & ~slow[0]).sum())]
@@ -357,25 +335,20 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> _Varia
             alone[keys.index(hit[0])] += 1
     total = len(rounds.lower_s[name]) + len(rounds.discarded)
     worst = 0 if alone[0] > alone[1] else 1
-    exposed = [_phase_seconds(rounds, key) for key in keys]
-    share = max(0.5, exposed[worst] / max(sum(exposed), 1e-300))
-    p = stats.excess_p(alone[worst], alone[1 - worst], share)
-    uneven = (
-        alone[worst] - alone[1 - worst] >= LEAST_SHARE * total
-        and alone[worst] >= 2 * alone[1 - worst]
-    )
-    if uneven and p < SUSPECT_P:
-        found = f"was slow in {alone[worst]} of {total} rounds in which {keys[1 - worst]!r} was not"
+    more, fewer = alone[worst], alone[1 - worst]
+    exposed = [_seconds_in_a_round(rounds, key) for key in keys]
+    share = max(0.5, exposed[worst] / sum(exposed))
+    p = stats.excess_p(more, fewer, share)
+    if more - fewer >= LEAST_SHARE * total and more >= 2 * fewer and p < SUSPECT_P:
+        found = f"was slow in {more} of {total} rounds in which {keys[1 - worst]!r} was not"
         return _own(rounds, keys[worst], found, proven=p < PROVEN_P)
     # In quiet rounds: how far does a phase's upper quartile lie above its lower one, and how
     # much further than the other's?
-    if not (rounds.upper_s.get(name) and rounds.upper_s.get(other)) or len(used) < 8:
-        return _Variation()
-    spread = {
-        key: [_log_ratio(rounds.upper_s[key][i], rounds.lower_s[key][i]) for i in used]
-        for key in keys
-    }
-    further = [a - b for a, b in zip(spread[name], spread[other])]
+    further = [
+        _log_ratio(uppers[0][i], rounds.lower_s[name][i])
+        - _log_ratio(uppers[1][i], rounds.lower_s[other][i])
+        for i in used
+    ]
     low, high = stats.signed_rank_interval(further, nominal_confidence(0.95, 1, len(used)))
     if low <= math.log(UNSTEADY) and high >= -math.log(UNSTEADY):
         return _Variation()
@@ -385,66 +358,51 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> _Varia
 
 def _own(rounds: Rounds, key: str, found: str, *, proven: bool) -> _Variation:
     """Describe a function that varies; the slow level is the median of its disturbed samples."""
-    times = [v for pair in rounds.lower_s[key] for v in pair]
-    level, limit = stats.quiet_limit(times or rounds.samples_s[key])
+    level, limit = stats.quiet_limit([v for pair in rounds.lower_s[key] for v in pair])
     slow_s = stats.median([s for s in rounds.samples_s[key] if s > limit] or [level])
-    words = "varies by itself: it" if proven else "may vary by itself: it"
-    advice = "; put so many calls into one function that the variation averages out"
-    stretch = math.log(slow_s / level)
-    return _Variation(
-        key, slow_s, stretch, True, proven, f"{key!r} {words} {found}{advice if proven else ''}"
-    )
-
-
-def _phase_seconds(rounds: Rounds, key: str) -> float:
-    """Seconds for which a function runs in a round, about: what it offers to disturbances."""
-    times = [v for pair in rounds.lower_s[key] for v in pair] or rounds.samples_s[key]
-    in_a_round = len(rounds.samples_s[key]) / max(1, len(rounds.lower_s[key]))
-    return stats.quiet_limit(times)[0] * rounds.loops.get(key, 1) * max(1.0, in_a_round)
+    reason = f"{key!r} {'varies' if proven else 'may vary'} by itself: it {found}"
+    if proven:
+        reason += "; put so many calls into one function that the variation averages out"
+    return _Variation(key, slow_s, math.log(slow_s / level), True, proven, reason)
 
 
 def _stands(word: str, quiet: float, own: _Variation, name: str, margin: float) -> bool:
-    """Whether a verdict is the same at the quiet and at the slow level of what varies.
-
-    Args:
-        word: the verdict.
-        quiet: log time ratio of the two quiet levels.
-        own: the function that varies.
-        name: the function that the verdict is about.
-        margin: a difference smaller than this fraction does not count.
-    """
+    """Whether a verdict is the same at the quiet levels' log ratio and at that of the slow one."""
     slow = quiet + (own.stretch if own.name == name else -own.stretch)
     if word == FASTER:
         return max(quiet, slow) < -math.log1p(margin)
     return word == SLOWER and min(quiet, slow) > math.log1p(margin)
 
 
-def _quiet_levels(rounds: Rounds, keys: tuple[str, str]) -> dict[str, float]:
-    """Seconds of a call when nothing disturbs it, of those functions that were measured."""
-    times = {
-        key: [v for pair in rounds.lower_s[key] for v in pair] or rounds.samples_s.get(key, [])
-        for key in keys
-    }
-    return {key: stats.quiet_limit(values)[0] for key, values in times.items() if values}
+def _quiet_s(rounds: Rounds, key: str) -> float:
+    """Seconds of a call when nothing disturbs it; without rounds the median of the samples."""
+    times = [v for pair in rounds.lower_s[key] for v in pair]
+    if times:
+        return stats.quiet_limit(times)[0]
+    return stats.median(rounds.samples_s[key]) if rounds.samples_s.get(key) else math.nan
+
+
+def _seconds_in_a_round(rounds: Rounds, key: str) -> float:
+    """Seconds for which a function runs in a round, about: what it offers to disturbances."""
+    samples = len(rounds.samples_s.get(key, ())) / len(rounds.lower_s[key])
+    return _quiet_s(rounds, key) * rounds.loops.get(key, 1) * max(1.0, samples)
 
 
 def _advice(
-    rounds: Rounds, taken: int, centre: float, low: float, high: float, margin: float, need: int
+    rounds: Rounds, taken: int, found: tuple[float, float, float], margin: float, need: int
 ) -> str:
     """Which budget would decide, by what the rounds have taken so far."""
+    centre, low, high = found
     if rounds.rounds_s <= 0:
         return ""
-    if taken >= need and math.isfinite(low):
-        edge, wide = math.log1p(margin), WIDE_MARGINS * math.log1p(max(margin, 0.01))
-        half, off = (high - low) / 2, abs(centre)
-        if off + half <= edge:
-            return ""  # known well enough: there is nothing to be decided
-        # The estimate may be off by chance. Where 1 is in the interval, aim at one so narrow that it
-        # lies around 1 if nothing else is true; otherwise at one that leaves the margin behind.
-        target = 0.7 * wide if low <= 0 <= high else 0.8 * (off - edge)
+    if math.isfinite(low):
+        edge, wide = _edges(margin)
+        # The estimate may be off by chance. Where 1 is in the interval, aim at one so narrow that
+        # it lies around 1 if nothing else is true; otherwise at one beyond the margin.
+        target = 0.7 * wide if low <= 0 <= high else 0.8 * (abs(centre) - edge)
         if target <= 0:
             return ""
-        need = max(taken + 1, math.ceil(taken * max(1.0, half / target) ** 2))
+        need = max(taken + 1, math.ceil(taken * max(1.0, (high - low) / 2 / target) ** 2))
     each_s = rounds.rounds_s / max(1, taken + len(rounds.discarded))
     seconds = rounds.before_s + 1.5 * need * each_s
     if seconds > MOST_ADVISED_S:
