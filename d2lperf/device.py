@@ -157,10 +157,3 @@ def synchronizer() -> Callable[[], None] | None:
             torch.accelerator.synchronize(device)
 
     return wait
-
-
-def __getattr__(name: str):
-    # Until the old modules are gone: the card moved to machine.py.
-    from d2lperf import machine
-
-    return getattr(machine, name)
