@@ -1,7 +1,6 @@
 """Checkers of notebook 01, measuring performance.
 
-Every check runs on simulated devices, seeded noise or saved results, so that it judges alike on
-every machine.
+Every check runs on simulated devices or seeded noise, so that it judges alike on every machine.
 """
 
 from __future__ import annotations
@@ -13,14 +12,15 @@ from collections.abc import Callable
 import numpy as np
 
 from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
-from d2lperf.results import Comparison
+from d2lperf.measuring.results import Comparison
+from d2lperf.measuring.verdict import Rounds
 
 __all__ = [
     "SAVED",
     "SimulatedQueue",
     "check_may_claim",
     "check_paired_ratio",
-    "check_quads_needed",
+    "check_rounds_needed",
     "check_time_job",
     "check_turns",
 ]
@@ -55,10 +55,10 @@ def check_paired_ratio(paired_ratio: Callable[[np.ndarray, np.ndarray], float]) 
             relative to A's.
     """
     cases = [
-        ("on a steady machine", _pairs(1.10, 25, seed=0)),
+        ("on a steady machine", _pairs(1.10, 24, seed=0)),
         (
-            "on a machine whose speed changes between the pairs, with 10 of 51 times interrupted",
-            _pairs(1.10, 51, seed=1, drift=1.0, struck=10),
+            "on a machine whose speed changes between the pairs, with 10 of 50 times interrupted",
+            _pairs(1.10, 50, seed=1, drift=1.0, struck=10),
         ),
     ]
     for where, (a_s, b_s) in cases:
@@ -161,10 +161,10 @@ def check_time_job(time_job: Callable[[SimulatedQueue, float, int], float]) -> F
 
 @checker
 def check_turns(turns: Callable[[int, random.Random], list[str]]) -> Feedback:
-    """Check a schedule of quads: drift and order effect cancel, and chance chooses.
+    """Check a schedule of rounds: drift and order effect cancel, and chance chooses.
 
     Args:
-        turns: function of a number of quads and a `random.Random` that returns the orders.
+        turns: function of a number of rounds and a `random.Random` that returns the orders.
     """
     n = 200
     got = turns(n, random.Random(0))
@@ -172,7 +172,7 @@ def check_turns(turns: Callable[[int, random.Random], list[str]]) -> Feedback:
         return failed(f"turns({n}, rng) should be a list of {n} strings, not {show(got)}.")
     for order in got:
         if sorted(order) != list("AABB"):
-            return failed(f"A quad has two turns of each, but yours holds {show(order)}.")
+            return failed(f"A round has two turns of each, but yours holds {show(order)}.")
         drift = sum(slot * (1 if who == "A" else -1) for slot, who in enumerate(order))
         if drift != 0:
             later = "A" if drift > 0 else "B"
@@ -180,7 +180,7 @@ def check_turns(turns: Callable[[int, random.Random], list[str]]) -> Feedback:
     mirrored = sum(order == "BAAB" for order in got)
     if not n // 4 <= mirrored <= n - n // 4:
         return failed(
-            f"{mirrored} of {n} quads are BAAB and {n - mirrored} ABBA: what a bent drift leaves "
+            f"{mirrored} of {n} rounds are BAAB and {n - mirrored} ABBA: what a bent drift leaves "
             "always hits the same side. Both should be about as frequent."
         )
     if list(got) != list(turns(n, random.Random(0))):
@@ -190,38 +190,40 @@ def check_turns(turns: Callable[[int, random.Random], list[str]]) -> Feedback:
             "Two generators with different seeds give the same schedule: a disturbance in step "
             "with it would always hit the same side. Let rng choose."
         )
-    return passed("A steady drift cancels in every quad, and nothing can fall into step with it.")
+    return passed("A steady drift cancels in every round, and nothing can fall into step with it.")
 
 
 # --------------------------------------------------------------------------------- may_claim
 
 
 def _comparison(**candidates: tuple[float, float]) -> Comparison:
-    """A comparison as if measured: name -> (ratio, noise of a quad), 16 quads each."""
+    """A comparison as if measured: name -> (ratio, noise of a round), 40 rounds each."""
     rng = random.Random(5)
-    baseline_s, quads = 40e-6, 16
-    phases = {"eager": [(baseline_s, baseline_s)] * quads}
+    eager_s, count = 40e-6, 40
+    lower_s = {"eager": [(eager_s, eager_s)] * count}
     for name, (ratio, noise) in candidates.items():
-        # Mirrored pairs of noise, so that the centre is the ratio that is asked for.
-        logs = [abs(rng.gauss(0, noise)) for _ in range(quads // 2)]
+        # Mirrored pairs of noise, so that the centre is the ratio asked for.
+        logs = [abs(rng.gauss(0, noise)) for _ in range(count // 2)]
         logs = [sign * log for log in logs for sign in (1, -1)]
-        phases[name] = [(baseline_s * ratio * math.exp(log),) * 2 for log in logs]
-    samples = {name: [t for pair in pairs for t in pair] for name, pairs in phases.items()}
-    return Comparison(
-        names=list(phases),
+        lower_s[name] = [(eager_s * ratio * math.exp(log),) * 2 for log in logs]
+    samples_s = {name: [t for pair in pairs for t in pair] for name, pairs in lower_s.items()}
+    rounds = Rounds(
+        names=list(lower_s),
         baseline="eager",
-        phases_s=phases,
-        samples=samples,
-        first_calls_s={name: values[:1] for name, values in samples.items()},
-        loops=dict.fromkeys(phases, 8),
-        elapsed_s=0.5,
+        lower_s=lower_s,
+        upper_s=lower_s,
+        samples_s=samples_s,
+        first_calls_s={name: values[:1] for name, values in samples_s.items()},
+        loops=dict.fromkeys(lower_s, 8),
+        discarded=[],
     )
+    return Comparison(rounds=rounds, checked=True)
 
 
-SAVED: str = _comparison(
+SAVED: Comparison = _comparison(
     scripted=(0.76, 0.01), frozen=(0.79, 0.05), fused=(0.90, 0.01), ported=(1.02, 0.10)
-).to_json()
-"""A comparison as JSON, made up for the exercise: eager against four candidates."""
+)
+"""A comparison made up for the exercise: eager against four candidates."""
 
 
 @checker
@@ -232,7 +234,7 @@ def check_may_claim(may_claim: Callable[[Comparison, str, float], str]) -> Feedb
         may_claim: function of a `Comparison`, a name and a fraction saved, that returns "yes",
             "no" or "cannot tell".
     """
-    comparison = Comparison.from_json(SAVED)
+    comparison = SAVED
     for saving in (0.20, 0.05, 0.0):
         for name in comparison.names[1:]:
             entry = comparison[name]
@@ -252,29 +254,29 @@ def check_may_claim(may_claim: Callable[[Comparison, str, float], str]) -> Feedb
     return passed("You claim what the whole interval supports, and no more.")
 
 
-# ------------------------------------------------------------------------------ quads_needed
+# ------------------------------------------------------------------------------ rounds_needed
 
 
 @checker
-def check_quads_needed(quads_needed: Callable[[int, float, float], int]) -> Feedback:
-    """Check how many quads are planned for a wanted half-width.
+def check_rounds_needed(rounds_needed: Callable[[int, float, float], int]) -> Feedback:
+    """Check how many rounds are planned for a wanted half-width.
 
     Args:
-        quads_needed: function of the pilot's number of quads, its half-width and the wanted one,
-            that returns a number of quads.
+        rounds_needed: function of the pilot's number of rounds, its half-width and the wanted one,
+            that returns a number of rounds.
     """
     # Where a case comes out at a whole number its arguments are powers of two, or two right
     # formulas might round to two answers.
     cases = [
         ((12, 0.03125, 0.015625), 48, "Half the width does not come at twice the work."),
-        ((24, 0.012, 0.005), 139, "Round up: one quad fewer and the interval is too wide."),
-        ((16, 0.004, 0.020), 6, "Below six quads there is no 95 % interval at all."),
+        ((24, 0.012, 0.005), 139, "Round up: one round fewer and the interval is too wide."),
+        ((16, 0.004, 0.020), 6, "Below six rounds there is no 95 % interval at all."),
         ((8, 0.050, 0.0041), 1190, "The width goes with the square root of the number."),
     ]
     for arguments, expected, why in cases:
-        got = quads_needed(*arguments)
+        got = rounds_needed(*arguments)
         if not math.isclose(float(got), expected, abs_tol=1e-9):
-            return failed(f"{call_text(quads_needed, *arguments)} gave {show(got)}. {why}")
+            return failed(f"{call_text(rounds_needed, *arguments)} gave {show(got)}. {why}")
         if not isinstance(got, (int, np.integer)):
-            return failed(f"A number of quads is an integer, but {show(got)} is not.")
+            return failed(f"A number of rounds is an integer, but {show(got)} is not.")
     return passed("You plan by the width, before you have seen the result.")

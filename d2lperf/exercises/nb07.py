@@ -334,29 +334,30 @@ def check_loss_factor(loss_factor: Callable[[int, Sequence[int]], float]) -> Fee
 
 @checker
 def check_smallest_part(smallest_part: Callable[..., int]) -> Feedback:
-    """Check the smallest part of a batch with which communication is cheap enough.
+    """Check the smallest part of a batch for which communication is cheap enough.
 
     Args:
         smallest_part: function of the fraction of time to be spent on computing, the number of
-            workers, seconds for an image, bytes, and bytes a second, that returns images.
+            workers, seconds for an image, bytes, bytes per second and seconds to start an
+            all-reduce, that returns a number of images.
     """
-    for target, n, image_s, nbytes, bandwidth in (
-        (0.5, 2, 1e-3, 1_000_000, 1e8),
-        (0.75, 2, 1e-3, 1_000_000, 1e9),
-        (0.9, 8, 2e-4, 517_552, 1e9),
-        (0.95, 1000, 1e-4, 100_000_000, 1e10),
-        (0.9, 1, 1e-3, 517_552, 1e9),
-        (0.5, 4, 1.0, 100, 1e9),
+    for target, n, image_s, nbytes, bandwidth, start_s in (
+        (0.5, 2, 1e-3, 1_000_000, 1e8, 0.0),
+        (0.75, 2, 1e-3, 1_000_000, 1e9, 2e-3),
+        (0.9, 8, 2e-4, 517_552, 1e9, 5e-4),
+        (0.95, 1000, 1e-4, 100_000_000, 1e10, 1e-3),
+        (0.9, 1, 1e-3, 517_552, 1e9, 0.0),
+        (0.5, 4, 1.0, 100, 1e9, 1e-4),
     ):
-        call = call_text(smallest_part, target, n, image_s, nbytes, bandwidth)
-        found = smallest_part(target, n, image_s, nbytes, bandwidth)
+        call = call_text(smallest_part, target, n, image_s, nbytes, bandwidth, start_s)
+        found = smallest_part(target, n, image_s, nbytes, bandwidth, start_s)
         try:
             part = operator.index(found)
         except TypeError:
             return failed(f"{call}: images are a whole number (an int), but got {show(found)}")
         if part < 1:
             return failed(f"{call}: at least one image is needed, but got {part}")
-        sending_s = 2 * (n - 1) / n * nbytes / bandwidth
+        sending_s = start_s + 2 * (n - 1) / n * nbytes / bandwidth
 
         def share(m, image_s=image_s, sending_s=sending_s):
             return m * image_s / (m * image_s + sending_s)

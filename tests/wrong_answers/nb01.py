@@ -8,6 +8,8 @@ WRONG = {
         "def paired_ratio(a_s, b_s):\n    return np.median(b_s) / np.median(a_s)",
         # geometric mean: symmetric, but interruptions count
         "def paired_ratio(a_s, b_s):\n    return np.exp(np.mean(np.log(b_s) - np.log(a_s)))",
+        # the median of the ratios: of an even number of pairs, not symmetric
+        "def paired_ratio(a_s, b_s):\n    return np.median(np.asarray(b_s) / a_s)",
         # trimmed mean of the ratios: robust, but not symmetric
         "def paired_ratio(a_s, b_s):\n"
         "    ratios = np.sort(np.asarray(b_s) / a_s)\n"
@@ -64,27 +66,27 @@ WRONG = {
         "def may_claim(comparison, name, saving):\n"
         "    return 'yes' if comparison[name].low <= 1 - saving else 'no'",
     ],
-    "quads_needed": [
-        "def quads_needed(n, half_width, target):\n"
+    "rounds_needed": [
+        "def rounds_needed(n, half_width, target):\n"
         "    return max(6, math.ceil(n * half_width / target))",
-        "def quads_needed(n, half_width, target):\n"
+        "def rounds_needed(n, half_width, target):\n"
         "    return max(6, int(n * (half_width / target) ** 2))",
-        "def quads_needed(n, half_width, target):\n"
+        "def rounds_needed(n, half_width, target):\n"
         "    return math.ceil(n * (half_width / target) ** 2)",
     ],
 }
 
 ALSO_RIGHT = {
     "paired_ratio": [
-        # named in the answer's text
+        # another robust centre of the logarithms
         "def paired_ratio(a_s, b_s):\n"
         "    return math.exp(stats.hodges_lehmann(np.log(b_s) - np.log(a_s)))",
     ],
-    "quads_needed": [
+    "rounds_needed": [
         # the same formula, written otherwise: rounds otherwise
-        "def quads_needed(n, half_width, target):\n"
+        "def rounds_needed(n, half_width, target):\n"
         "    return max(6, math.ceil(n * half_width**2 / target**2))",
-        "def quads_needed(n, half_width, target):\n"
+        "def rounds_needed(n, half_width, target):\n"
         "    return max(6, math.ceil(n * (half_width / target) ** 2))",
     ],
 }

@@ -177,28 +177,32 @@ WRONG = {
     ],
     "smallest_part": [
         # rounded down
-        "def smallest_part(target, n, image_s, nbytes, bandwidth):\n"
-        "    sending_s = 2 * (n - 1) / n * nbytes / bandwidth\n"
+        "def smallest_part(target, n, image_s, nbytes, bandwidth, start_s):\n"
+        "    sending_s = start_s + 2 * (n - 1) / n * nbytes / bandwidth\n"
         "    return max(1, int(target / (1 - target) * sending_s / image_s))",
         # one way only
-        "def smallest_part(target, n, image_s, nbytes, bandwidth):\n"
-        "    sending_s = (n - 1) / n * nbytes / bandwidth\n"
+        "def smallest_part(target, n, image_s, nbytes, bandwidth, start_s):\n"
+        "    sending_s = start_s + (n - 1) / n * nbytes / bandwidth\n"
         "    return max(1, math.ceil(target / (1 - target) * sending_s / image_s))",
         # everything through one device
-        "def smallest_part(target, n, image_s, nbytes, bandwidth):\n"
-        "    sending_s = 2 * (n - 1) * nbytes / bandwidth\n"
+        "def smallest_part(target, n, image_s, nbytes, bandwidth, start_s):\n"
+        "    sending_s = start_s + 2 * (n - 1) * nbytes / bandwidth\n"
         "    return max(1, math.ceil(target / (1 - target) * sending_s / image_s))",
         # the ratio of computing to sending, not to the whole
-        "def smallest_part(target, n, image_s, nbytes, bandwidth):\n"
-        "    sending_s = 2 * (n - 1) / n * nbytes / bandwidth\n"
+        "def smallest_part(target, n, image_s, nbytes, bandwidth, start_s):\n"
+        "    sending_s = start_s + 2 * (n - 1) / n * nbytes / bandwidth\n"
         "    return max(1, math.ceil(target * sending_s / image_s))",
-        # not whole
-        "def smallest_part(target, n, image_s, nbytes, bandwidth):\n"
+        # the cost of the call is forgotten
+        "def smallest_part(target, n, image_s, nbytes, bandwidth, start_s):\n"
         "    sending_s = 2 * (n - 1) / n * nbytes / bandwidth\n"
+        "    return max(1, math.ceil(target / (1 - target) * sending_s / image_s))",
+        # not whole
+        "def smallest_part(target, n, image_s, nbytes, bandwidth, start_s):\n"
+        "    sending_s = start_s + 2 * (n - 1) / n * nbytes / bandwidth\n"
         "    return max(1.0, target / (1 - target) * sending_s / image_s)",
         # none at all on one worker
-        "def smallest_part(target, n, image_s, nbytes, bandwidth):\n"
-        "    sending_s = 2 * (n - 1) / n * nbytes / bandwidth\n"
+        "def smallest_part(target, n, image_s, nbytes, bandwidth, start_s):\n"
+        "    sending_s = start_s + 2 * (n - 1) / n * nbytes / bandwidth\n"
         "    return math.ceil(target / (1 - target) * sending_s / image_s)",
     ],
 }
