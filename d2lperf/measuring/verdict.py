@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from d2lperf.measuring import stats
+from d2lperf.measuring.formats import format_ratio
 
 __all__ = [
     "BASELINE",
@@ -98,7 +99,7 @@ class Timed:
         return self.first_calls_s[0] if self.first_calls_s else math.nan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ratio(Timed):
     """Time of one function relative to another's: interval, verdict and the reason for it.
 
@@ -131,9 +132,16 @@ class Ratio(Timed):
     discarded: int = 0
     varies: str = ""
     levels_s: dict[str, tuple[float, float]] = field(default_factory=dict)
-    samples_s: list[float] = field(default_factory=list, repr=False)
-    first_calls_s: list[float] = field(default_factory=list, repr=False)
+    samples_s: list[float] = field(default_factory=list)
+    first_calls_s: list[float] = field(default_factory=list)
     loops: int = 1
+
+    def __repr__(self) -> str:
+        if self.verdict == BASELINE:
+            return f"{self.name}: 1 (baseline)"
+        found = f"{format_ratio(self.ratio, self.low, self.high)} {self.verdict}"
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{self.name} against {self.other}: {found}{reason}"
 
 
 def nominal_confidence(confidence: float, intervals: int, rounds: int) -> float:
