@@ -21,6 +21,12 @@ See what ran when
     Span                      one piece of work: name, start, end, lane, device
     TimelineError             error of a timeline: a lane, a span or a file is not as needed
 
+Where is the limit?
+    explain                   tells what limits a function, and what would help -> Explanation
+    measure_ceilings          what this machine can do at best -> Ceilings
+    Ceilings                  rates of products, bandwidth, overhead; .save() keeps them
+    Roofline                  predicts a time from FLOPs and bytes; .plot() draws the ceilings
+
 Run on several processes
     launch                    runs a function on several workers -> results by rank
     report                    sends a value from a worker to the caller while it runs
@@ -57,6 +63,7 @@ _HOMES = {
         *("predict", "predictions", "ResultsDiffer", "ClaimContradicted"),
     ),
     "timeline": ("record", "Timeline", "Span", "TimelineError"),
+    "roofline": ("explain", "measure_ceilings", "Ceilings", "Roofline"),
     "processes": ("launch", "report", "WorkerError", "LaunchTimeout"),
     "device": ("try_gpu", "try_all_gpus", "num_gpus", "gpu", "cpu", "synchronize"),
     "machine": ("describe_machine", "Machine"),
@@ -64,7 +71,7 @@ _HOMES = {
     "data": ("split_batch", "load_data_fashion_mnist"),
 }
 _FOLDERS = ("plotting", "measuring", "timeline", "processes", "exercises")
-_MODULES = {*_FOLDERS, "book", "data", "device", "machine", "magics", "stopwatch"}
+_MODULES = {*_FOLDERS, "book", "data", "device", "machine", "magics", "roofline", "stopwatch"}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted({*_HOME, "plotting"})
 
