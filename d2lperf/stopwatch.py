@@ -13,17 +13,10 @@ __all__ = ["Benchmark", "Timer"]
 
 
 class Timer:
-    """A stopwatch that keeps its laps, like the book's; it starts when it is made.
+    """A stopwatch that keeps its laps, in seconds, as `times`, like the book's.
 
-    It waits for every accelerator the process has used before it starts and before it stops, so
-    that a lap holds the work and not only its launch.
-
-    Args:
-        clock: returns seconds; for tests.
-        synchronize: waits for the devices in use; for tests.
-
-    Attributes:
-        times: the laps so far, in seconds.
+    It starts when it is made. Before it starts and before it stops it waits for every accelerator
+    the process has used, so that a lap holds the work and not only its launch.
 
     >>> timer = Timer()
     >>> timer.stop() == timer.times[0] == timer.sum()
@@ -36,6 +29,7 @@ class Timer:
         clock: Callable[[], float] = time.perf_counter,
         synchronize: Callable[[], None] = synchronize,
     ):
+        """Start the first lap; tests give another `clock`, in seconds, and `synchronize`."""
         self._clock, self._synchronize = clock, synchronize
         self.times: list[float] = []
         self.start()
@@ -72,15 +66,8 @@ class Benchmark:
     """Time a block and print it: `with Benchmark("eager"): ...` prints `eager: 0.1234 sec`.
 
     A drop-in for the book's class, with the waits of `Timer`. When the block raises, the time is
-    printed and the error goes on. One such time says little about which of two snippets is
-    faster: use `compare` for that.
-
-    Args:
-        description: printed before the time.
-        instruments: `clock` and `synchronize`, as for `Timer`; for tests.
-
-    Attributes:
-        elapsed_s: seconds the block took, None until it has ended.
+    printed and the error goes on. `elapsed_s` keeps it, in seconds. One such time says little
+    about which of two snippets is faster: use `compare` for that.
 
     >>> with Benchmark("nothing") as bench:  # doctest: +ELLIPSIS
     ...     pass
@@ -88,9 +75,9 @@ class Benchmark:
     """
 
     def __init__(self, description: str = "Done", **instruments: Callable):
-        self.description = description
+        """Print `description` before the time; `instruments` are those of `Timer`, for tests."""
+        self.description, self._instruments = description, instruments
         self.elapsed_s: float | None = None
-        self._instruments = instruments
 
     def __enter__(self) -> Benchmark:
         self._timer = Timer(**self._instruments)

@@ -43,7 +43,6 @@ LATER = {
     ("measuring.compare", "processes.isolated"): "compare(isolated=True); isolated uses sampling",
     ("measuring.claims", "plotting"): "the figure of the predictions",
     ("measuring.results", "plotting"): "a result's own .plot()",
-    ("measuring.sweeps", "plotting"): "a sweep's own .plot()",
     ("timeline.timeline", "plotting"): "a timeline's own .plot()",
 }
 # The checkers of a notebook build on what the notebook uses. Nothing builds on them.

@@ -3,8 +3,7 @@
 from d2lperf.measuring.claims import Claim, ClaimContradicted, Prediction, predict, predictions
 from d2lperf.measuring.compare import compare, measure, sweep
 from d2lperf.measuring.equality import ResultsDiffer
-from d2lperf.measuring.results import Comparison, Measurement
-from d2lperf.measuring.sweeps import Sweep
+from d2lperf.measuring.results import Comparison, Measurement, Sweep
 from d2lperf.measuring.verdict import Ratio
 
 __all__ = [

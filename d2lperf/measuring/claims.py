@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
-from d2lperf.device import num_gpus
 from d2lperf.measuring.formats import format_interval, format_ratio, format_value, print_line
 from d2lperf.measuring.verdict import FASTER, NO_DIFFERENCE, NOT_DECIDED, SLOWER, Ratio
 
@@ -20,50 +19,39 @@ __all__ = ["Claim", "ClaimContradicted", "Prediction", "Predictions", "predict",
 CLOSE = 1.05
 
 
-# ----------------------------------------------------------------------------- claims
-
-
 class ClaimContradicted(AssertionError):
     """This machine contradicts the claim of a notebook, with D2LPERF_STRICT=1."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """The outcome of `Comparison.expect`; shows nothing in a notebook, its line is printed.
+    """The outcome of `Comparison.expect`; shows nothing in a notebook, its line is printed."""
 
-    Attributes:
-        outcome: 'borne out', 'contradicted', 'not decided' or 'not tested'.
-        text: the line that was printed.
-    """
-
-    outcome: str
-    text: str
+    outcome: str  # 'borne out', 'contradicted' or 'not decided'
+    text: str  # the line
 
     def _ipython_display_(self) -> None:
         """Show nothing: `expect` has printed its line already."""
 
 
-def expect(found: Ratio, words: str, margin: float, requires: str | None = None) -> Claim:
-    """Print how a claim about a time ratio turned out; for the rest see `Comparison.expect`.
+def expect(found: Ratio, words: str, margin: float) -> Claim:
+    """Print how the claim turned out that `found` is "faster than", "slower than", "the same as".
 
     *Faster* and *slower* are contradicted by the opposite verdict, and by "no measurable
     difference" with an interval wholly inside the margin; *same* by "faster" and "slower".
-
-    Args:
-        found: the time of one function relative to another.
-        words: "faster than", "slower than" or "the same as".
-        margin: differences smaller than this fraction do not count.
     """
-    if requires not in (None, "gpu"):
-        raise ValueError(f"requires must be 'gpu' or None, but got {requires!r}.")
-    if requires == "gpu" and num_gpus() == 0:
-        outcome, why = "not tested", "the claim needs a GPU; this machine has none"
-    else:
-        outcome = _outcome(found, words, margin)
-        why = f"time ratio {format_ratio(found.ratio, found.low, found.high)}"
-        why += f"; {found.reason}" if found.reason else ""
+    wanted = {"faster than": FASTER, "slower than": SLOWER, "the same as": NO_DIFFERENCE}[words]
+    # "Within 2 %" where the margin is 1 % leaves room for a small difference.
+    inside = 1 / (1 + margin) <= found.low and found.high <= 1 + margin
+    outcome = "contradicted"
+    if found.verdict == wanted:
+        outcome = "borne out"
+    elif found.verdict == NOT_DECIDED or (found.verdict == NO_DIFFERENCE and not inside):
+        outcome = "not decided"
+    why = f"time ratio {format_ratio(found.ratio, found.low, found.high)}"
+    why += f"; {found.reason}" if found.reason else ""
     sentence = f"{found.name} is {words} {found.other} ({why})"
-    line = f"claim {outcome}{' here' if outcome.startswith('not') else ''}: {sentence}"
+    line = f"claim {outcome}{' here' * (outcome == 'not decided')}: {sentence}"
     print_line(line)
     # benchmarks/strict_runs.py counts how often each claim was borne out.
     if path := os.environ.get("D2LPERF_CLAIMS"):
@@ -73,19 +61,6 @@ def expect(found: Ratio, words: str, margin: float, requires: str | None = None)
         raise ClaimContradicted(line)
     return Claim(outcome, line)
 
-
-def _outcome(found: Ratio, words: str, margin: float) -> str:
-    if found.verdict == NOT_DECIDED:
-        return "not decided"
-    wanted = {"faster than": FASTER, "slower than": SLOWER, "the same as": NO_DIFFERENCE}[words]
-    if found.verdict == wanted:
-        return "borne out"
-    inside = 1 / (1 + margin) <= found.low and found.high <= 1 + margin
-    # "Within 2 %" where the margin is 1 % leaves room for a small difference.
-    return "contradicted" if inside or found.verdict != NO_DIFFERENCE else "not decided"
-
-
-# ----------------------------------------------------------------------------- predictions
 
 _session: dict[str, Prediction] = {}
 
@@ -122,23 +97,14 @@ def predictions() -> Predictions:
 
 @dataclass(eq=False, repr=False)
 class Prediction:
-    """A number that was stated before it was measured.
-
-    Attributes:
-        label: what the number is.
-        value: the number.
-        unit: as in `predict`.
-        own: the reader's guess, or None.
-        measured: what was measured, None until `score`.
-        interval: its low and high end, or None; (0, inf) where nothing is known.
-    """
+    """A number that was stated before it was measured; made by `predict`."""
 
     label: str
     value: float
     unit: str = ""
-    own: float | None = None
+    own: float | None = None  # the reader's guess
     measured: float | None = None
-    interval: tuple[float, float] | None = None
+    interval: tuple[float, float] | None = None  # 0 to infinity where nothing is known
 
     def guess(self, value: float) -> None:
         """Note the reader's own number, in the same unit; `score` shows how it turned out too."""
@@ -148,10 +114,9 @@ class Prediction:
         """Note what was measured; print it beside the prediction.
 
         Args:
-            measured: a number in the unit of the prediction, the `Ratio` of a comparison, or for a
+            measured: a number in the unit of the prediction; the `Ratio` of a comparison; or for a
                 prediction in seconds a `Measurement` or `Ratio`, of which the median counts.
-            low: lower end of the interval of a number; a result brings its own.
-            high: upper end of it.
+            low, high: the interval of a number; a result brings its own.
 
         Raises:
             TypeError: `measured` is none of these.

@@ -22,7 +22,7 @@ from typing import Any
 from d2lperf.machine import machine_card
 from d2lperf.measuring import stats
 from d2lperf.measuring.equality import ResultsDiffer, check_results, snapshot, unfinished
-from d2lperf.measuring.results import Comparison, Measurement
+from d2lperf.measuring.results import Comparison, Measurement, Sweep
 from d2lperf.measuring.sampling import (
     ISOLATED_RULES,
     RULES,
@@ -33,7 +33,6 @@ from d2lperf.measuring.sampling import (
     lower_value,
     undisturbed,
 )
-from d2lperf.measuring.sweeps import Sweep
 from d2lperf.measuring.verdict import Rounds, judge, least_rounds, precise, round_up, settled
 
 __all__ = ["ResultsDiffer", "compare", "measure", "sweep"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from numbers import Integral
+from typing import NamedTuple
 
 __all__ = [
     *("Shown", "Table", "format_interval", "format_ratio", "format_seconds", "format_value"),
@@ -33,7 +33,7 @@ def format_value(value: float, unit: str = "") -> str:
     """
     if math.isnan(value):
         return "unknown"
-    prefixes = _PREFIXES.get(unit, ())
+    prefixes = _PREFIXES.get(unit)
     if value == 0 or math.isinf(value) or not prefixes:
         return f"{_digits(value)} {unit}".rstrip()
     # 0.9995 rounds to 1.00: without the slack it would be shown as 1000 of the next unit.
@@ -52,30 +52,19 @@ def _digits(value: float) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a time in seconds with three significant digits and the unit that suits it.
-
-    >>> format_seconds(0.0000371), format_seconds(1.5), format_seconds(0)
-    ('37.1 µs', '1.50 s', '0 s')
-    """
+    """Return a time in seconds with three significant digits and the unit that suits it."""
     return format_value(seconds, "s")
 
 
 def format_ratio(ratio: float, low: float, high: float) -> str:
     """Return a time ratio with its interval; three digits after the point, more if they are zeros.
 
-    Args:
-        ratio: a time divided by another, nan where unknown.
-        low: lower end of the interval, 0 where it has none.
-        high: upper end, inf where it has none.
-
     >>> format_ratio(0.76, 0.752, 0.768), format_ratio(0.76, 0, math.inf)
     ('0.760 [0.752, 0.768]', '0.760 [unknown]')
     """
 
     def show(x: float) -> str:
-        if x >= 10:
-            return f"{x:.1f}"
-        digits = 2 - math.floor(math.log10(x)) if 0 < x < 0.1 else 3
+        digits = 2 - math.floor(math.log10(x)) if 0 < x < 0.1 else 3 if x < 10 else 1
         return f"{x:.{digits}f}"
 
     return "unknown" if math.isnan(ratio) else f"{show(ratio)} {format_interval(low, high, show)}"
@@ -96,47 +85,37 @@ def print_line(line: str) -> None:
         pass
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
     """Cells as text with lines below them; `right`: numbers of the columns aligned on the right."""
 
     header: list[str]
     rows: list[list[str]]
-    footer: list[str] = field(default_factory=list)
+    footer: Sequence[str] = ()
     right: tuple[int, ...] = ()
-
-    def text(self) -> str:
-        """Return aligned columns and the footer as plain text."""
-        table = [self.header, *self.rows]
-        widths = [max(map(len, column)) for column in zip(*table)]
-        layout = [f"{'>' if i in self.right else '<'}{width}" for i, width in enumerate(widths)]
-        lines = ["   ".join(map(format, row, layout)).rstrip() for row in table]
-        return "\n".join(lines + self.footer)
-
-    def html(self) -> str:
-        """Return an HTML table, the footer's lines below it."""
-        from html import escape
-
-        def line(cells: list[str], tag: str) -> str:
-            sides = ("right" if i in self.right else "left" for i in range(len(cells)))
-            shown = (
-                f"<{tag} style='text-align:{side}'>{escape(cell)}</{tag}>"
-                for cell, side in zip(cells, sides)
-            )
-            return f"<tr>{''.join(shown)}</tr>"
-
-        body = "".join(line(row, "td") for row in self.rows)
-        foot = "".join(f"<div>{escape(text)}</div>" for text in self.footer)
-        return f"<table><thead>{line(self.header, 'th')}</thead><tbody>{body}</tbody></table>{foot}"
 
 
 class Shown:
-    """A result that shows itself as the table that its method `table` returns."""
+    """A result that shows itself as the `Table` that its method `table` returns."""
 
     def __str__(self) -> str:
-        return self.table().text()
+        header, rows, footer, right = self.table()
+        widths = [max(map(len, column)) for column in zip(header, *rows)]
+        layout = [f"{'>' if i in right else '<'}{width}" for i, width in enumerate(widths)]
+        lines = ["   ".join(map(format, row, layout)).rstrip() for row in [header, *rows]]
+        return "\n".join([*lines, *footer])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self.table().html()
+        from html import escape
+
+        header, rows, footer, right = self.table()
+        sides = ["right" if i in right else "left" for i in range(len(header))]
+
+        def line(cells: list[str], tag: str) -> str:
+            pairs = ((f"{tag} style='text-align:{s}'", escape(x)) for s, x in zip(sides, cells))
+            return f"<tr>{''.join(f'<{start}>{text}</{tag}>' for start, text in pairs)}</tr>"
+
+        body = "".join(line(row, "td") for row in rows)
+        foot = "".join(f"<div>{escape(text)}</div>" for text in footer)
+        return f"<table><thead>{line(header, 'th')}</thead><tbody>{body}</tbody></table>{foot}"

@@ -8,18 +8,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from numbers import Real
 from statistics import NormalDist
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from d2lperf.machine import Machine
 from d2lperf.measuring import claims, stats
-from d2lperf.measuring.formats import Shown, Table, format_ratio, format_seconds
+from d2lperf.measuring.formats import Shown, Table, format_ratio, format_seconds, format_value
 from d2lperf.measuring.saved import Saved
 from d2lperf.measuring.verdict import BASELINE, FASTER, NOT_DECIDED, Ratio, Rounds, Timed, judge
 
-__all__ = ["BreakEven", "Changes", "Comparison", "Measurement"]
+__all__ = ["BreakEven", "Comparison", "Measurement", "Sweep"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,7 +35,6 @@ class Measurement(Timed, Shown, Saved):
         samples_per_phase: samples taken in a row. They are not independent, phases nearly are.
         confidence: of the interval.
         elapsed_s: seconds that the measuring itself took.
-        notes: what the reader should know.
         machine: the card of the machine, or None.
     """
 
@@ -45,7 +45,6 @@ class Measurement(Timed, Shown, Saved):
     samples_per_phase: int = 1
     confidence: float = 0.95
     elapsed_s: float = 0.0
-    notes: list[str] = field(default_factory=list)
     machine: Machine | None = None
     made_by: ClassVar = {"machine": Machine.from_dict}
 
@@ -62,26 +61,24 @@ class Measurement(Timed, Shown, Saved):
         return found or (self.median_s, self.median_s)
 
     def table(self) -> Table:
-        """Return what is shown: a row for each number."""
-        low, high = map(format_seconds, self.interval_s)
-        known = self.interval_s != (0, math.inf)
-        between = f"{low} to {high} ({self.confidence * 100:g} %)"
+        """Return what is shown."""
+        (low, high), (quiet, slow) = self.interval_s, self.levels_s
+        between = f"{format_seconds(low)} to {format_seconds(high)} ({self.confidence * 100:g} %)"
         rows = [
             ["median", format_seconds(self.median_s)],
-            ["interval", between if known else "unknown: too few samples"],
+            ["interval", between if high < math.inf else "unknown: too few samples"],
             ["quartiles", " to ".join(map(format_seconds, self.quartiles_s))],
             ["first call", format_seconds(self.first_call_s)],
             ["samples", f"{len(self.samples_s)} of {self.loops} calls each"],
         ]
-        notes = [f"note: {note}" for note in self.notes]
-        quiet, slow = self.levels_s
-        if slow > quiet:
-            share = np.mean(np.array(self.samples_s) > math.sqrt(quiet * slow))
-            notes.append(
-                f"note: two levels: {format_seconds(quiet)} in {100 * (1 - share):.0f} % of the "
-                f"samples, {format_seconds(slow)} in {100 * share:.0f} %"
-            )
-        return Table([self.name, ""], rows, notes)
+        if slow == quiet:
+            return Table([self.name, ""], rows)
+        share = np.mean(np.array(self.samples_s) > math.sqrt(quiet * slow))
+        note = (
+            f"note: two levels: {format_seconds(quiet)} in {100 * (1 - share):.0f} % of the "
+            f"samples, {format_seconds(slow)} in {100 * share:.0f} %"
+        )
+        return Table([self.name, ""], rows, [note])
 
     def to_frame(self):
         """Return a `pandas.DataFrame` with a row for each sample: `name`, `seconds` of one call."""
@@ -101,10 +98,9 @@ def median_interval(
 ) -> tuple[float, float]:
     """Return the interval of the median of samples that come in phases of dependent ones.
 
-    The share of samples below the median varies from phase to phase; that variance, or the one of
-    independent samples if larger, gives an interval of shares, whose quantiles are the ends
-    (Woodruff, *JASA* 47, 1952, for samples in clusters). It always holds the median; it is
-    `(0, inf)` where there are too few phases.
+    The share below the median varies from phase to phase; that variance, or the one of independent
+    samples if larger, gives an interval of shares, whose quantiles are the ends (Woodruff, *JASA*
+    47, 1952, for samples in clusters). It holds the median; (0, inf) if there are too few phases.
 
     >>> median_interval([float(i) for i in range(1, 10)], 1, 0.95)
     (2.0, 8.0)
@@ -126,33 +122,18 @@ def median_interval(
 
 @dataclass(frozen=True, repr=False)
 class BreakEven:
-    """Calls after which a function has paid back its slower first calls.
-
-    Attributes:
-        name: the function that is faster in the long run.
-        other: the one that it is compared with.
-        calls: as many calls of each take equally long; 1 where `name` leads from the first call,
-            inf for never.
-        low: the fewest calls that the interval of the ratio allows.
-        high: the most calls that it allows, inf where it does not exclude "never".
-        verdict: of the time ratio: only "faster" makes a break-even.
-    """
+    """Calls after which a function has paid back its slower first calls."""
 
     name: str
     other: str
-    calls: float
-    low: float
+    calls: float  # 1: `name` leads from the first call on; inf: never
+    low: float  # the fewest and the most calls that the interval of the ratio allows
     high: float
-    verdict: str
-
-    @property
-    def never(self) -> bool:
-        """Whether `name` is known to be no faster in the long run."""
-        return self.verdict not in (FASTER, NOT_DECIDED)
+    verdict: str  # on the quiet levels; only "faster" makes a break-even
 
     def __repr__(self) -> str:
         found = f"after {self.calls:,.0f} calls [{self.low:,.0f}, {self.high:,.0f}]"
-        if self.never:
+        if self.verdict not in (FASTER, NOT_DECIDED):
             found = f"never ({self.verdict})"
         elif self.verdict == NOT_DECIDED:
             least = f", at least {self.low:,.0f} calls" if 1 < self.low < math.inf else ""
@@ -229,43 +210,38 @@ class Comparison(Shown, Saved):
         Raises:
             KeyError: a name that was not compared.
         """
-        k = len(self.names)
-        pairs = k - 1 if self.baseline in (name, other) else k * (k - 1) // 2
-        return self._judged(name, other, pairs)
-
-    def _judged(self, name: str, other: str, intervals: int) -> Ratio:
-        """The same for one of so many intervals that are looked at together."""
         for wanted in (name, other):
             if wanted not in self.names:
                 there = ", ".join(map(repr, self.names))
                 raise KeyError(f"no function named {wanted!r} was compared; there are {there}.")
+        k = len(self.names)
+        pairs = k - 1 if self.baseline in (name, other) else k * (k - 1) // 2
         rules = {"confidence": self.confidence, "margin": self.margin, "refusal": self.refusal}
-        return judge(self.rounds, name, other, intervals=max(1, intervals), **rules)
+        return judge(self.rounds, name, other, intervals=max(1, pairs), **rules)
 
     def table(self) -> Table:
-        """Return what is shown: a row for each function, counts and reasons below."""
-        found = list(self)
-        ratios = [f for f in found if f.verdict != BASELINE]
-        used, out = (_span({getattr(f, key) for f in ratios}) for key in ("rounds", "discarded"))
-        footer = [
-            f"{self.confidence * 100:g} % intervals from {used} round{'s' * (used != '1')} in "
-            f"{self.elapsed_s:.2f} s ({out} discarded)",
-            "The median includes disturbances; the ratio leaves them out.",
-        ]
+        """Return what is shown."""
+        header = ["", "median time", "first call", f"time relative to {self.baseline}", "verdict"]
+        rows, counts, levels = [], [], {}
         names: dict[tuple[str, str], list[str]] = {}
-        levels = {}
-        for f in found:
+        for f in self:
+            relative = "1 (baseline)", ""
+            if f.verdict != BASELINE:
+                relative = format_ratio(f.ratio, f.low, f.high), f.verdict
+                counts.append((f.rounds, f.discarded))
+            rows.append([f.name, *map(format_seconds, (f.median_s, f.first_call_s)), *relative])
             if f.reason:
                 names.setdefault((f.verdict, f.reason), []).append(f.name)
             if f.varies:
                 levels[f.varies] = " and ".join(map(format_seconds, f.levels_s[f.varies]))
-        footer += [f"{word} ({', '.join(them)}): {why}" for (word, why), them in names.items()]
-        footer += [f"note: two levels of {name}: {times}" for name, times in levels.items()]
-        footer += [f"note: {note}" for note in self.notes]
-        header = ["", "median time", "first call", f"time relative to {self.baseline}", "verdict"]
-        rows = [
-            [f.name, format_seconds(f.median_s), format_seconds(f.first_call_s), *_relative(f)]
-            for f in found
+        used, out = (" to ".join(map(str, sorted({min(n), max(n)}))) for n in zip(*counts))
+        footer = [
+            f"{self.confidence * 100:g} % intervals from {used} round{'s' * (used != '1')} in "
+            f"{self.elapsed_s:.2f} s ({out} discarded)",
+            "The median includes disturbances; the ratio leaves them out.",
+            *(f"{word} ({', '.join(them)}): {why}" for (word, why), them in names.items()),
+            *(f"note: two levels of {name}: {times}" for name, times in levels.items()),
+            *(f"note: {note}" for note in self.notes),
         ]
         return Table(header, rows, footer, right=(1, 2))
 
@@ -288,27 +264,17 @@ class Comparison(Shown, Saved):
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
 
     def plot(self, ax=None, *, kind: str = "times"):
-        """Draw the comparison and return the axes.
-
-        Args:
-            ax: axes to draw on; new ones by default.
-            kind: "times" for every sample with median and quartiles, "ratios" for the times
-                relative to the baseline with their intervals and the margin.
-        """
+        """Draw all samples, or with kind="ratios" the intervals of the ratios; return the axes."""
         from d2lperf import plotting
 
-        if kind not in ("times", "ratios"):
-            raise ValueError(f"kind must be 'times' or 'ratios', but got {kind!r}.")
         if kind == "times":
             return plotting.distributions(self.rounds.samples_s, ax=ax)
-        others = [f for f in self if f.verdict != BASELINE]
-        return plotting.intervals(
-            {f.name: (f.ratio, f.low, f.high) for f in others},
-            margin=self.margin,
-            verdicts={f.name: f.verdict for f in others},
-            xlabel=f"time relative to {self.baseline}",
-            ax=ax,
-        )
+        if kind != "ratios":
+            raise ValueError(f"kind must be 'times' or 'ratios', but got {kind!r}.")
+        found = [f for f in self if f.verdict != BASELINE]
+        ratios = {f.name: (f.ratio, f.low, f.high) for f in found}
+        words, xlabel = {f.name: f.verdict for f in found}, f"time relative to {self.baseline}"
+        return plotting.intervals(ratios, margin=self.margin, verdicts=words, xlabel=xlabel, ax=ax)
 
     def expect(
         self,
@@ -317,42 +283,35 @@ class Comparison(Shown, Saved):
         faster_than: str | None = None,
         slower_than: str | None = None,
         same_as: str | None = None,
-        requires: str | None = None,
     ) -> claims.Claim:
-        """State a claim about `name`; print whether this machine bears it out, and by how much.
-
-        A contradicted claim raises only with the environment variable `D2LPERF_STRICT=1` (our own
-        tests), never on a reader's machine.
+        """State a claim; print whether this machine bears it out, and by how much.
 
         Args:
             name: the function that the claim is about.
             faster_than, slower_than, same_as: the other one's name; give one of the three.
                 "Same" stands for no measurable difference.
-            requires: "gpu" for a claim that can hold only on a machine that has one.
 
         Returns:
             A `Claim` with its `.outcome`.
 
         Raises:
-            KeyError: a name that was not compared.
-            ValueError: not exactly one of the three claims, or an unknown requirement.
-            ClaimContradicted: only with D2LPERF_STRICT=1.
+            ClaimContradicted: only with the environment variable D2LPERF_STRICT=1 (our own tests).
         """
         asked = {"faster than": faster_than, "slower than": slower_than, "the same as": same_as}
         given = [(words, other) for words, other in asked.items() if other is not None]
         if len(given) != 1:
             raise ValueError("expect needs exactly one of faster_than=, slower_than=, same_as=.")
         words, other = given[0]
-        return claims.expect(self.between(name, other), words, self.margin, requires)
+        return claims.expect(self.between(name, other), words, self.margin)
 
     def break_even(
         self, name: str, other: str | None = None, *, before_s: float = 0.0
     ) -> BreakEven:
         """Return after how many calls `name` has paid back its first calls.
 
-        The cost is what the calls of the warm-up took beyond the quiet level, and so much more
-        than those of `other`; the gain of each later call is the difference of the quiet levels.
-        The interval is that of the ratio: first calls happen once.
+        The cost is what the calls of the warm-up took beyond the quiet level, more than those of
+        `other`; each later call gains the difference of the quiet levels. The interval is that of
+        the ratio: first calls happen once.
 
         Args:
             name: the function whose first calls are slow, such as the compiled one.
@@ -374,73 +333,93 @@ class Comparison(Shown, Saved):
         ends = calls(found.ratio), calls(found.low), calls(found.high)
         return BreakEven(name, other, *ends, found.verdict)
 
-    def against(self, earlier: Comparison) -> Changes:
+    def against(self, earlier: Comparison):
         """Compare this run with an earlier one, such as before an update: what has changed?
 
         Times of two days cannot be compared: the machine's speed differs. The times relative to
-        the baseline can.
+        the baseline can. A `change` below 1 says that the function has become faster relative to
+        the baseline; where `low` to `high` holds 1, no change was found.
 
-        Raises:
-            TypeError: `earlier` is no Comparison.
-            ValueError: the baselines differ, or the runs share no other function.
+        Returns:
+            A `pandas.DataFrame`: for each function in both runs its ratio `earlier` and `now`, the
+            `change` between them, `low` and `high`.
         """
+        import pandas as pd
+
         if not isinstance(earlier, Comparison):
             raise TypeError("against takes a Comparison; read a saved one: Comparison.load(path).")
         shared = [n for n in self.names if n in earlier.names and n != self.baseline]
         if self.baseline != earlier.baseline or not shared:
             raise ValueError(
                 "two runs can be compared where they share the baseline and another function, but "
-                f"one has {self.names} with the baseline {self.baseline!r}, the other "
-                f"{earlier.names} with {earlier.baseline!r}."
+                f"one has {self.baseline!r} of {self.names}, the other {earlier.baseline!r} of "
+                f"{earlier.names}."
             )
-        return Changes(self, earlier, shared)
-
-
-def _relative(f: Ratio) -> list[str]:
-    """Two cells of a table: the ratio with its interval, and the verdict."""
-    if f.verdict == BASELINE:
-        return ["1 (baseline)", ""]
-    return [format_ratio(f.ratio, f.low, f.high), f.verdict]
-
-
-def _span(counts: set[int]) -> str:
-    return " to ".join(map(str, sorted({min(counts), max(counts)})))
+        rows = {}
+        for name in shared:
+            then, now = earlier[name], self[name]
+            # The errors of two runs are independent: both at their ends is rarer than either.
+            low, high = now.low / then.high, now.high / then.low if then.low else math.inf
+            rows[name] = [then.ratio, now.ratio, now.ratio / then.ratio, low, high]
+        columns = ["earlier", "now", "change", "low", "high"]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
 @dataclass(frozen=True, repr=False)
-class Changes(Shown):
-    """How the ratios of two runs differ; `changes["name"]` is (change, low, high).
+class Sweep(Shown, Saved):
+    """Comparisons of the same functions at several values, such as sizes.
 
-    A change below 1 says that the function has become faster relative to the baseline.
+    `sweep[value]` is the `Comparison` at a value.
 
     Attributes:
-        now: the later run.
-        earlier: the earlier run.
-        names: the functions in both, without the baseline.
+        label: what the values are, such as "size".
+        values: what was varied.
+        comparisons: one for each value.
     """
 
-    now: Comparison
-    earlier: Comparison
-    names: list[str]
+    label: str
+    values: list[Any]
+    comparisons: list[Comparison]
+    made_by: ClassVar = {"comparisons": lambda runs: [Comparison.made_of(run) for run in runs]}
 
-    def __getitem__(self, name: str) -> tuple[float, float, float]:
-        # Each of the two intervals gets half of the error allowed.
-        runs = self.now, self.earlier
-        new, old = (run._judged(name, run.baseline, 2 * len(self.names)) for run in runs)
-        high = new.high / old.low if old.low else math.inf
-        return new.ratio / old.ratio, new.low / old.high, high
+    def __getitem__(self, value: Any) -> Comparison:
+        if value not in self.values:
+            raise KeyError(f"no {self.label} {value!r}; there are {self.values}.")
+        return self.comparisons[self.values.index(value)]
+
+    def __iter__(self) -> Iterator[Comparison]:
+        return iter(self.comparisons)
 
     def table(self) -> Table:
-        """Return what is shown: a row for each function in both runs."""
-        base = self.now.baseline
-        header = ["", f"earlier, relative to {base}", f"now, relative to {base}", "now to earlier"]
-        rows = []
-        for name in self.names:
-            then, now = (_relative(run[name])[0] for run in (self.earlier, self.now))
-            rows.append([name, then, now, format_ratio(*self[name])])
-        footer = ["Where the last interval holds 1, no change was found."]
-        cards = [run.machine.to_dict() if run.machine else {} for run in (self.now, self.earlier)]
-        differ = [key for key in cards[0] if key in cards[1] and cards[0][key] != cards[1][key]]
-        if differ:
-            footer.append(f"note: the two machines differ in {', '.join(differ)}")
-        return Table(header, rows, footer)
+        """Return what is shown: a row for each value and function, reasons below."""
+        header = [self.label, "", "median time", "time relative to the baseline", "verdict"]
+        rows, footer, reasons = [], [], []
+        for value, run in zip(self.values, self):
+            value = format_value(value) if isinstance(value, Real) else str(value)
+            table = run.table()
+            rows += [[value, name, median, *rest] for name, median, _, *rest in table.rows]
+            seconds = sum(each.elapsed_s for each in self)
+            footer = [f"{run.confidence * 100:g} % intervals; {seconds:.2f} s in all"]
+            footer.append(table.footer[1])
+            reasons += [f"{line} ({self.label} {value})" for line in table.footer[2:]]
+        return Table(header, rows, footer + reasons, right=(0, 2))
+
+    def plot(self, ax=None):
+        """Draw each function's time relative to the baseline, with its intervals, as a curve."""
+        from d2lperf import plotting
+
+        numbers = all(isinstance(value, Real) for value in self.values)
+        curves: dict[str, list[tuple]] = {}
+        for value, run in zip(self.values if numbers else map(str, self.values), self):
+            for f in run:
+                if f.verdict != BASELINE:
+                    curves.setdefault(f.name, []).append((value, f.ratio, f.low, f.high))
+        x, ratio, low, high = (
+            {name: [row[i] for row in rows] for name, rows in curves.items()} for i in range(4)
+        )
+        log = "x" if numbers and 0 < 10 * min(self.values) <= max(self.values) else ""
+        ylabel = f"time relative to {self.comparisons[0].baseline}"
+        labels = {"xlabel": self.label, "ylabel": ylabel, "log": log}
+        ax = plotting.lines(x, ratio, low=low, high=high, ax=ax, **labels)
+        ax.axhline(1, color=plotting.COLOURS["black"], lw=1, zorder=1)
+        return ax

@@ -31,23 +31,19 @@ class Saved:
 
         Raises:
             OSError: the file cannot be read.
-            ValueError: the file is not JSON, holds something else, or lacks a field.
+            ValueError: the file holds something else, or cannot be understood.
         """
         file = Path(path).name
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise ValueError(f"{file} is not JSON: {error}.") from None
-        found = values.get("kind") if isinstance(values, dict) else type(values).__name__
-        if found != cls.__name__:
-            raise ValueError(f"{file} holds a {found}, not a {cls.__name__}: use {found}.load().")
-        try:
-            return cls.made_of(values)
+            if (kind := values["kind"]) == cls.__name__:
+                return cls.made_of(values)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
-                f"{file} is not a {cls.__name__} that d2lperf {__version__} can read ({error}). It "
-                f"was cut, edited, or written by another version: {values.get('d2lperf')!r}."
+                f"{file} is not a {cls.__name__} that d2lperf {__version__} can read: it was cut, "
+                f"edited, or written by another version ({type(error).__name__}: {error})."
             ) from None
+        raise ValueError(f"{file} holds a {kind}, not a {cls.__name__}: use {kind}.load().")
 
     @classmethod
     def made_of(cls, values: dict):

@@ -15,8 +15,7 @@ from matplotlib.colors import to_hex
 matplotlib.use("Agg")
 
 from d2lperf.machine import describe_machine
-from d2lperf.measuring.results import Comparison, Measurement
-from d2lperf.measuring.sweeps import Sweep
+from d2lperf.measuring.results import Comparison, Measurement, Sweep
 from d2lperf.measuring.verdict import Rounds, judge
 from d2lperf.plotting import colour_of
 
