@@ -1,0 +1,186 @@
+"""Are the ceilings of `d2lperf.measure_ceilings` what this machine can do, and do they predict?
+
+Two independent measurements, each in a process of its own and in turns with ours: a triad in C,
+compiled here with all cores (as in J. McCalpin's STREAM, best run), and a single-precision matrix
+product of scipy's BLAS. Then eight operations: predicted from the ceilings, and measured.
+
+    python benchmarks/ceilings.py             # about a minute
+    python benchmarks/ceilings.py --check     # status 1 where a target is missed
+
+Run it on a machine that does nothing else. What it cannot know: clock rates that depend on how
+many cores work and for how long, and how much of a shared cache others use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch.nn import functional
+
+import d2lperf
+from d2lperf.measuring.formats import format_value
+from d2lperf.measuring.sampling import Instruments
+
+MOST_OFF = 0.10  # of a ceiling, to either side
+MOST_LOG2 = 0.5  # median over the eight operations
+SECONDS = 2.0  # of an independent measurement
+
+TRIAD = r"""
+#include <omp.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+  long n = atol(argv[1]) / sizeof(float);
+  double ends = omp_get_wtime() + atof(argv[2]), best = 0;
+  float *a = malloc(4 * n), *b = malloc(4 * n), *c = malloc(4 * n);
+  #pragma omp parallel for
+  for (long i = 0; i < n; i++) { a[i] = 0; b[i] = 1; c[i] = 2; }
+  while (omp_get_wtime() < ends) {
+    double start = omp_get_wtime();
+    #pragma omp parallel for
+    for (long i = 0; i < n; i++) a[i] = b[i] + 2.0f * c[i];
+    double rate = 12.0 * n / (omp_get_wtime() - start);
+    if (rate > best) best = rate;
+  }
+  printf("%g %g\n", best, a[n / 2]);
+}
+"""
+
+
+def build_triad(folder: Path) -> list[str] | None:
+    """Compile the triad; return its command, or None where there is no compiler for it."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        return None
+    source, program = folder / "triad.c", folder / "triad"
+    source.write_text(TRIAD)
+    command = [compiler, "-O3", "-march=native", "-fopenmp", source, "-o", program]
+    run = subprocess.run(command, capture_output=True, text=True)
+    return [str(program)] if run.returncode == 0 else None
+
+
+def blas_rate(seconds: float) -> float:
+    """Best rate of scipy's sgemm in FLOP/s, over the sizes that ours has."""
+    import numpy as np
+    from scipy.linalg.blas import sgemm
+
+    best = 0.0
+    for size in (256, 512, 1024, 2048):
+        a = np.asfortranarray(np.random.default_rng(0).normal(size=(size, size)), np.float32)
+        ends = time.perf_counter() + seconds / 4
+        while time.perf_counter() < ends:
+            start = time.perf_counter()
+            sgemm(1.0, a, a)
+            best = max(best, 2.0 * size**3 / (time.perf_counter() - start))
+    return best
+
+
+def ask(command: list[str]) -> float:
+    """Run a program with as many threads as torch has; return the first number it prints."""
+    threads = str(torch.get_num_threads())
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    env = {**os.environ, **dict.fromkeys(names, threads)}
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
+    return float(run.stdout.split()[0])
+
+
+def ratios(rounds: int) -> tuple[dict[str, list[float]], d2lperf.Ceilings]:
+    """Our ceilings relative to the independent measurements, round by round, and the last ones."""
+    found: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        triad = build_triad(Path(folder))
+        if triad is None:
+            print("The triad is left out: there is no C compiler with OpenMP here.\n")
+        for _ in range(rounds):
+            made = d2lperf.measure_ceilings("cpu", instruments=Instruments())
+            pairs = {"product of float32": (made.flops["float32"], "FLOP/s")}
+            pairs |= {"triad": (made.bandwidth["triad"], "B/s")} if triad else {}
+            for name, (ours, unit) in pairs.items():
+                size = 4 * max(made.caches.values(), default=32 * 2**20)
+                command = [sys.executable, __file__, "--blas"]
+                if name == "triad":
+                    command = [*triad, str(size), str(SECONDS)]
+                theirs = ask(command)
+                texts = format_value(ours, unit), format_value(theirs, unit)
+                print(f"{name}: ours {texts[0]}, independent {texts[1]}", flush=True)
+                found.setdefault(name, []).append(ours / theirs)
+    return found, made
+
+
+def eight_operations() -> dict:
+    """Functions by name; the notebook on hardware predicts the same kinds."""
+    torch.manual_seed(0)
+    square, row, weights = torch.randn(1024, 1024), torch.randn(1, 4096), torch.randn(4096, 4096)
+    large, out = torch.randn(2**25), torch.empty(2**25)
+    images, kernels = torch.randn(16, 32, 56, 56), torch.randn(64, 32, 3, 3)
+    scores, ids = torch.randn(2048, 1024), torch.randint(4096, (1024,))
+    few = torch.ones(8)
+
+    def additions():
+        total = few
+        for _ in range(50):
+            total = total + few
+        return total
+
+    return {
+        "product of 1024 x 1024": lambda: square @ square,
+        "convolution": lambda: functional.conv2d(images, kernels),
+        "linear layer, one row": lambda: functional.linear(row, weights),
+        "sum of two large arrays": lambda: torch.add(large, large, out=out),
+        "sum of a large array": lambda: large.sum(),
+        "softmax": lambda: torch.softmax(scores, 1),
+        "embedding": lambda: functional.embedding(ids, weights),
+        "50 tiny additions": additions,
+    }
+
+
+def predictions(ceilings: d2lperf.Ceilings) -> float:
+    """Print predicted and measured times; return the median of |log2(measured / predicted)|."""
+    print("| operation | limit | predicted | measured | measured / predicted |")
+    print("|---|---|---|---|---|")
+    off = []
+    for name, fn in eight_operations().items():
+        found = d2lperf.explain(fn, ceilings=ceilings)
+        ratio = found.measured_s / found.predicted_s
+        off.append(abs(math.log2(ratio)))
+        times = (format_value(s, "s") for s in (found.predicted_s, found.measured_s))
+        print(f"| {name} | {found.regime} | {' | '.join(times)} | {ratio:.2f} |")
+    return statistics.median(off)
+
+
+def main() -> int:
+    """Measure and print; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--check", action="store_true", help="status 1 where a target is missed")
+    parser.add_argument("--blas", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.blas:
+        print(blas_rate(SECONDS))
+        return 0
+    found, ceilings = ratios(options.rounds)
+    print(f"\n{ceilings}\n")
+    middle = predictions(ceilings)
+    print()
+    missed = middle > MOST_LOG2
+    print(f"median of |log2(measured / predicted)|: {middle:.2f} (at most {MOST_LOG2:g})")
+    for name, values in found.items():
+        ratio = statistics.median(values)
+        missed |= abs(ratio - 1) > MOST_OFF
+        ends = f"{min(values):.2f} to {max(values):.2f}"
+        print(f"{name}: {ratio:.2f} of the independent one ({ends}; at most {MOST_OFF:.0%} off)")
+    return int(missed and options.check)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
