@@ -53,7 +53,7 @@ def main() -> None:
     )
     print(
         "| compare | refused | verdicts | median ratio | error, median % | error, most % "
-        "| voided, median | seconds |"
+        "| discarded, median | seconds |"
     )
     print("|---|---|---|---|---|---|---|---|")
     for way, found in rows.items():
@@ -65,7 +65,7 @@ def main() -> None:
             f"| {way} | {sum(bool(t.refusal) for _, t in found)} of {len(found)} | {counts} "
             f"| {statistics.median(ratios or [float('nan')]):.3f} "
             f"| {statistics.median(errors):.1f} | {max(errors):.1f} "
-            f"| {statistics.median(t.void for _, t in found):g} "
+            f"| {statistics.median(e.discarded for e, _ in found):g} "
             f"| {statistics.median(t.elapsed_s for _, t in found):.1f} |"
         )
     nulls({"python": lambda: sum(range(1000)), **functions}, options.nulls)

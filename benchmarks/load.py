@@ -1,6 +1,6 @@
-"""A neighbour that burns a core: the disturbance that the studies measure under.
+"""Neighbours that burn cores: the disturbance that the studies measure under.
 
-It is one helper process, started once and told over a pipe what to do, so that starting it does
+Each is a helper process, started once and told over a pipe what to do, so that starting it does
 not itself disturb a measurement.
 """
 
@@ -57,38 +57,48 @@ while True:
 
 
 class Load:
-    """The neighbour, as a context manager; it ends with the block.
+    """The neighbours, as a context manager; they end with the block.
+
+    Attributes:
+        processes: the helpers.
 
     >>> with Load() as load:
     ...     load.bursts()
     ...     load.idle()
     """
 
+    def __init__(self, most: int = 2):
+        self._most = most
+
     def __enter__(self) -> Load:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _NEIGHBOUR], stdin=subprocess.PIPE, text=True
-        )
+        command = [sys.executable, "-c", _NEIGHBOUR]
+        self.processes = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, text=True) for _ in range(self._most)
+        ]
         return self
 
     def __exit__(self, *error) -> None:
-        self._process.stdin.close()
-        try:
-            self._process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        for process in self.processes:
+            process.stdin.close()
+        for process in self.processes:
+            try:
+                process.wait(timeout=5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
-    def _tell(self, command: str) -> None:
-        self._process.stdin.write(command + "\n")
-        self._process.stdin.flush()
+    def _tell(self, command: str, cores: int = 1) -> None:
+        for place, process in enumerate(self.processes):
+            process.stdin.write((command if place < cores else "idle") + "\n")
+            process.stdin.flush()
 
     def idle(self) -> None:
         """Burn nothing."""
         self._tell("idle")
 
-    def bursts(self) -> None:
-        """Burn a core for 20 to 200 ms, rest as long, and so on."""
-        self._tell("bursts")
+    def bursts(self, cores: int = 1) -> None:
+        """Burn each of these cores for 20 to 200 ms, rest as long, and so on."""
+        self._tell("bursts", cores)
 
     def after(self, seconds: float) -> None:
         """Burn a core without a pause, from `seconds` from now on."""
