@@ -63,7 +63,8 @@ _HOMES = {
         *("predict", "predictions", "ResultsDiffer", "ClaimContradicted"),
     ),
     "timeline": ("record", "Timeline", "Span", "TimelineError"),
-    "roofline": ("explain", "measure_ceilings", "Ceilings", "Roofline"),
+    "ceilings": ("measure_ceilings", "Ceilings"),
+    "roofline": ("explain", "Roofline"),
     "processes": ("launch", "report", "WorkerError", "LaunchTimeout"),
     "device": ("try_gpu", "try_all_gpus", "num_gpus", "gpu", "cpu", "synchronize"),
     "machine": ("describe_machine", "Machine"),
@@ -71,7 +72,8 @@ _HOMES = {
     "data": ("split_batch", "load_data_fashion_mnist"),
 }
 _FOLDERS = ("plotting", "measuring", "timeline", "processes", "exercises")
-_MODULES = {*_FOLDERS, "book", "data", "device", "machine", "magics", "roofline", "stopwatch"}
+_MODULES = {*_FOLDERS, "book", "ceilings", "data", "device", "machine", "magics", "stopwatch"}
+_MODULES |= {"counting", "roofline"}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted({*_HOME, "plotting"})
 
@@ -115,8 +117,3 @@ def _advice(name: str) -> str:
 def load_ipython_extension(ipython) -> None:
     """Add `%%benchmark`, `%compare` and `%%compare`; called by `%load_ext d2lperf`."""
     _import_module("d2lperf.magics").load_ipython_extension(ipython)
-
-
-def unload_ipython_extension(ipython) -> None:
-    """Remove the magics; called by `%unload_ext d2lperf`."""
-    _import_module("d2lperf.magics").unload_ipython_extension(ipython)

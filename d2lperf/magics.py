@@ -31,10 +31,6 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
     Each is compiled once and looks its names up in ``namespace`` when it is called. Its name is
     its own text, or what stands before a colon: ``fast: f(x)``. What cannot be compared is a
     ``UsageError``.
-
-    >>> functions = contenders("x + 1; twice: 2 * x", {"x": 3})
-    >>> {name: function() for name, function in functions.items()}
-    {'x + 1': 4, 'twice': 6}
     """
     code = code.strip()
     try:
@@ -55,8 +51,7 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
             expression = node.value
         else:
             raise UsageError(
-                f"%compare: {name!r} is a statement; only expressions can be compared, such as "
-                "the call of a function that does it"
+                f"%compare: {name!r} is a statement; put it into a function and compare calls"
             )
         copies = 1
         while name in functions:  # the same expression compared with itself
@@ -66,28 +61,23 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
         function.body.body = expression
         functions[name] = eval(compile(function, f"<%compare {name}>", "eval"), namespace)
     if len(functions) < 2:
-        found = f"only {next(iter(functions))!r}" if functions else "none"
         raise UsageError(
-            f"%compare needs two expressions or more, but found {found}. Write for example: "
-            "%compare first() ; second()"
+            "%compare needs two expressions or more, such as %compare first() ; second(), but "
+            f"found {', '.join(functions) or 'none'}"
         )
     return functions
 
 
 @magics_class
 class D2lperfMagics(Magics):
-    """The magics of d2lperf; tests give another `compare`."""
-
-    def __init__(self, shell: InteractiveShell, *, compare: Callable[..., Any] = compare):
-        super().__init__(shell)
-        self._compare = compare
+    """The magics of d2lperf."""
 
     @cell_magic
     def benchmark(self, line: str, cell: str) -> Any:
         """Run the cell and print how long it took: ``%%benchmark [description]``.
 
-        The cell runs as it would without this line: what it assigns stays, what it prints and
-        raises is shown, and its last expression is its result.
+        What the cell assigns stays, what it prints and raises is shown, and its last expression is
+        its result, as without this line.
         """
         shell = self.shell
         source = shell.transform_cell(cell)
@@ -105,7 +95,9 @@ class D2lperfMagics(Magics):
     @no_var_expand
     @magic_arguments()
     @argument("--budget", dest="budget_s", type=float, metavar="SECONDS", help="for everything")
-    @argument("--baseline", metavar="NAME", help="what the others are compared with")
+    @argument(
+        "--baseline", type=lambda name: name.strip("\"'"), help="name of the one to compare with"
+    )
     @argument("--margin", type=float, help="a smaller difference does not count")
     @argument("--rtol", type=float, help="relative tolerance when the results are compared")
     @argument("--atol", type=float, help="absolute tolerance when the results are compared")
@@ -124,28 +116,14 @@ class D2lperfMagics(Magics):
         rest = line[len(options) :].strip()
         if re.match(r"--[a-zA-Z]", rest):
             raise UsageError(
-                f"%compare: cannot read {rest.split(';')[0].strip()!r}. The options are --budget "
-                "SECONDS, --baseline NAME, --margin M, --rtol R, --atol A, --seed N, --no-check "
-                "and --isolated."
+                f"%compare: cannot read {rest.split(';')[0].strip()!r}; %compare? lists the options"
             )
         given = vars(parse_argstring(self.compare, options))
         del given["expressions"]
         functions = contenders(rest if cell is None else f"{rest}\n{cell}", self.shell.user_ns)
-        if given["baseline"]:
-            given["baseline"] = baseline = given["baseline"].strip("\"'")
-            if baseline not in functions:
-                raise UsageError(
-                    f"%compare: --baseline {baseline} is none of {', '.join(map(repr, functions))}"
-                )
-        return self._compare(functions, **given)
+        return compare(functions, **given)
 
 
 def load_ipython_extension(ipython: InteractiveShell) -> None:
     """Add the magics to the shell."""
     ipython.register_magics(D2lperfMagics)
-
-
-def unload_ipython_extension(ipython: InteractiveShell) -> None:
-    """Take the magics away again."""
-    for kind, name in (("cell", "benchmark"), ("cell", "compare"), ("line", "compare")):
-        ipython.magics_manager.magics[kind].pop(name, None)

@@ -17,18 +17,9 @@ class Timer:
 
     It starts when it is made. Before it starts and before it stops it waits for every accelerator
     the process has used, so that a lap holds the work and not only its launch.
-
-    >>> timer = Timer()
-    >>> timer.stop() == timer.times[0] == timer.sum()
-    True
     """
 
-    def __init__(
-        self,
-        *,
-        clock: Callable[[], float] = time.perf_counter,
-        synchronize: Callable[[], None] = synchronize,
-    ):
+    def __init__(self, *, clock=time.perf_counter, synchronize=synchronize):
         """Start the first lap; tests give another `clock`, in seconds, and `synchronize`."""
         self._clock, self._synchronize = clock, synchronize
         self.times: list[float] = []

@@ -114,9 +114,17 @@ SAME = {
         "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
         "claim not decided here: a is faster than b (time ratio 1.000 [unknown]; too (very) few)",
     ),
-    "claim on another rung": (
+    "claim without a round": (
         "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
-        "claim not tested here: a is faster than b (the claim needs a GPU; this machine has none)",
+        "claim not decided here: a is faster than b (time ratio unknown; the budget is too small)",
+    ),
+    "one ratio": (
+        "scripted against eager: 0.760 [0.752, 0.768] faster",
+        "scripted against eager: unknown not decided (the interval is wide (a lot); longer)",
+    ),
+    "one ratio with a reason": (
+        "scripted against eager: 0.981 [unknown] not decided (2 rounds are needed)\n3 kernels",
+        "scripted against eager: 0.991 [0.98, 1.01] no measurable difference (1 %)\n3 kernels",
     ),
     "samples of a measurement": (
         "  samples     35 of 1024 calls each",
@@ -179,6 +187,14 @@ DIFFERENT = {
     "value of a sweep": (SWEEP, SWEEP.replace("  10   scripted", "  20   scripted")),
     "unknown elsewhere": ("unknown: 1", "unknown: 2"),
     "discarded elsewhere": ("2 files discarded", "3 files discarded"),
+    "names of a ratio": (
+        "scripted against eager: 0.760 [0.752, 0.768] faster",
+        "compiled against eager: 0.760 [0.752, 0.768] faster",
+    ),
+    "after a ratio": (
+        "a against b: 0.981 [unknown] not decided (few)\n4 kernels",
+        "a against b: 0.981 [unknown] not decided (few)\n5 kernels",
+    ),
     "verdict away from an interval": ("the verdict: faster", "the verdict: slower"),
     "unit of a count": ("from 24 rounds in", "from 24 pairs in"),
     "rounds elsewhere": ("24 rounds", "25 rounds"),

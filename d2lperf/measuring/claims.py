@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -35,11 +35,7 @@ class Claim:
 
 
 def expect(found: Ratio, words: str, margin: float) -> Claim:
-    """Print how the claim turned out that `found` is "faster than", "slower than", "the same as".
-
-    *Faster* and *slower* are contradicted by the opposite verdict, and by "no measurable
-    difference" with an interval wholly inside the margin; *same* by "faster" and "slower".
-    """
+    """Print how it turned out that `found` is "faster than", "slower than" or "the same as"."""
     wanted = {"faster than": FASTER, "slower than": SLOWER, "the same as": NO_DIFFERENCE}[words]
     # "Within 2 %" where the margin is 1 % leaves room for a small difference.
     inside = 1 / (1 + margin) <= found.low and found.high <= 1 + margin
@@ -66,7 +62,7 @@ _session: dict[str, Prediction] = {}
 
 
 def predict(label: str, value: float, unit: str = "") -> Prediction:
-    """State a number before it is measured.
+    """State a number before it is measured; `.score(measured)` prints how it turned out.
 
     Args:
         label: what the number is, such as "8 rows against 1 row". A prediction with the same label
@@ -74,12 +70,6 @@ def predict(label: str, value: float, unit: str = "") -> Prediction:
         value: the number.
         unit: "" for a ratio or a count, "s" for seconds, "B" for bytes; any other text, such as
             "GB/s", is written behind the number.
-
-    Returns:
-        A `Prediction`: `.score(measured)` prints how it turned out.
-
-    Raises:
-        TypeError: `value` is not a number.
 
     >>> rows = predict("8 rows against 1 row", 1.0)
     >>> rows.score(1.89, low=1.84, high=1.95)
@@ -92,7 +82,7 @@ def predict(label: str, value: float, unit: str = "") -> Prediction:
 
 def predictions() -> Predictions:
     """Return the predictions of this session: text, an HTML table and `.plot()`."""
-    return Predictions(list(_session.values()))
+    return Predictions(_session.values())
 
 
 @dataclass(eq=False, repr=False)
@@ -117,10 +107,6 @@ class Prediction:
             measured: a number in the unit of the prediction; the `Ratio` of a comparison; or for a
                 prediction in seconds a `Measurement` or `Ratio`, of which the median counts.
             low, high: the interval of a number; a result brings its own.
-
-        Raises:
-            TypeError: `measured` is none of these.
-            ValueError: a result for a prediction in another unit.
         """
         if isinstance(measured, Ratio) and not self.unit:
             measured, low, high = measured.ratio, measured.low, measured.high
@@ -149,41 +135,32 @@ class Prediction:
 
     def cells(self) -> list[str]:
         """Return as texts: predicted, measured and how far off; the guess and how far off."""
-        said, found, own = (
-            "" if number is None else self._show(number)
-            for number in (self.value, self.measured, self.own)
-        )
+        show = partial(format_value, unit=self.unit)
+        said, own = show(self.value), "" if self.own is None else show(self.own)
         if self.measured is None:
             return [said, "not measured yet", "", own, ""]
-        if self.interval:
-            found += f" {format_interval(*self.interval, self._show)}"
-        own_off = self._off(self.own, "right") if own else ""
-        return [said, found, self._off(self.value, "as predicted"), own, own_off]
+        low, high = self.interval or (math.nan, math.nan)
 
-    def _show(self, number: float) -> str:
-        return format_value(number, self.unit)
+        def off(number: float, close: str) -> str:
+            factor = math.nan
+            if _positive(number, self.measured):
+                factor = max(number / self.measured, self.measured / number)
+            if number == self.measured or factor < CLOSE:
+                return close
+            inside = low <= number <= high and (low > 0 or high < math.inf)
+            far = f"a factor of {factor:.{1 if factor < 99.5 else 0}f}"
+            far = show(abs(self.measured - number)) if math.isnan(factor) else far
+            return f"off by {far}{' (inside the interval)' if inside else ''}"
 
-    def _off(self, said: float, close: str) -> str:
-        factor, (low, high) = math.nan, self.interval or (math.nan, math.nan)
-        if _positive(said, self.measured):
-            factor = max(said / self.measured, self.measured / said)
-        if said == self.measured or factor < CLOSE:
-            return close
-        off = f"a factor of {factor:.{1 if factor < 99.5 else 0}f}"
-        if math.isnan(factor):
-            off = self._show(abs(self.measured - said))
-        known = low > 0 or high < math.inf
-        return f"off by {off}{' (inside the interval)' if known and low <= said <= high else ''}"
+        found = show(self.measured)
+        if self.interval and not math.isnan(self.measured):
+            found += f" {format_interval(low, high, show)}"
+        guess = ["", ""] if self.own is None else [own, off(self.own, "right")]
+        return [said, found, off(self.value, "as predicted"), *guess]
 
 
-@dataclass(frozen=True, repr=False)
-class Predictions:
+class Predictions(list[Prediction]):
     """The predictions of a session in order; shows as lines of text, a table, or a figure."""
-
-    made: list[Prediction]
-
-    def __iter__(self) -> Iterator[Prediction]:
-        return iter(self.made)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "no predictions yet"
@@ -206,16 +183,18 @@ class Predictions:
         """Draw what was measured relative to the predictions, where both are positive."""
         from d2lperf import plotting
 
-        drawn = [p for p in self if p.measured is not None and _positive(p.value, p.measured)]
-        if not drawn:
+        rows = []
+        for p in self:
+            if p.measured is not None and _positive(p.value, p.measured):
+                ends = p.interval if p.interval and _positive(*p.interval) else (None, None)
+                rows.append((p.label, p.value, p.measured, *ends))
+        if not rows:
             raise ValueError("no prediction has a positive score yet: call .score(measured) first.")
-        unknown = (None, None)
-        ends = [p.interval if _positive(*(p.interval or (0,))) else unknown for p in drawn]
-        rows = [(p.label, p.value, p.measured, *pair) for p, pair in zip(drawn, ends)]
         return plotting.scores(rows, ax=ax)
 
     def clear(self) -> None:
         """Forget the predictions of this session."""
+        super().clear()
         _session.clear()
 
 

@@ -33,22 +33,19 @@ def format_value(value: float, unit: str = "") -> str:
     """
     if math.isnan(value):
         return "unknown"
-    prefixes = _PREFIXES.get(unit)
-    if value == 0 or math.isinf(value) or not prefixes:
-        return f"{_digits(value)} {unit}".rstrip()
-    # 0.9995 rounds to 1.00: without the slack it would be shown as 1000 of the next unit.
-    size, prefix = next((p for p in prefixes if abs(value) >= 0.9995 * p[0]), prefixes[-1])
-    whole = size == 1 and unit != "s"
-    return f"{_digits(value if whole else value / size)} {prefix}{unit}"
-
-
-def _digits(value: float) -> str:
+    prefix, prefixes = "", _PREFIXES.get(unit)
+    if prefixes and 0 < abs(value) < math.inf:
+        # 0.9995 rounds to 1.00: without the slack it would be shown as 1000 of the next unit.
+        size, prefix = next((p for p in prefixes if abs(value) >= 0.9995 * p[0]), prefixes[-1])
+        value = value if size == 1 and unit != "s" else value / size
     if isinstance(value, Integral):
-        return f"{int(value):,}"
-    if value == 0 or math.isinf(value):
-        return f"{value:g}"
-    exponent = math.floor(math.log10(abs(value) * 1.0005))  # of the rounded number
-    return f"{value:,.{max(0, 2 - exponent)}f}" if -5 <= exponent < 7 else f"{value:.2e}"
+        text = f"{int(value):,}"
+    elif value == 0 or math.isinf(value):
+        text = f"{value:g}"
+    else:
+        exponent = math.floor(math.log10(abs(value) * 1.0005))  # of the rounded number
+        text = f"{value:,.{max(0, 2 - exponent)}f}" if -5 <= exponent < 7 else f"{value:.2e}"
+    return f"{text} {prefix}{unit}".rstrip()
 
 
 def format_seconds(seconds: float) -> str:

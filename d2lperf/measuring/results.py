@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from d2lperf.machine import Machine
-from d2lperf.measuring import claims, stats
+from d2lperf.measuring import stats
+from d2lperf.measuring.claims import Claim, expect
 from d2lperf.measuring.formats import Shown, Table, format_ratio, format_seconds, format_value
 from d2lperf.measuring.saved import Saved
 from d2lperf.measuring.verdict import BASELINE, FASTER, NOT_DECIDED, Ratio, Rounds, Timed, judge
@@ -28,14 +29,10 @@ class Measurement(Timed, Shown, Saved):
     """Times of one function, in seconds for one call.
 
     Attributes:
-        name: what was measured.
         samples_s: every sample after the warm-up, in order, each the mean of `loops` calls.
         first_calls_s: the calls of the warm-up one by one; the first is the first call ever.
-        loops: calls in a sample.
         samples_per_phase: samples taken in a row. They are not independent, phases nearly are.
         confidence: of the interval.
-        elapsed_s: seconds that the measuring itself took.
-        machine: the card of the machine, or None.
     """
 
     name: str
@@ -50,8 +47,26 @@ class Measurement(Timed, Shown, Saved):
 
     @property
     def interval_s(self) -> tuple[float, float]:
-        """Interval of the median in seconds; it holds the median. (0, inf): too few samples."""
-        return median_interval(self.samples_s, self.samples_per_phase, self.confidence)
+        """Interval of the median in seconds, which it holds; (0, inf): too few samples.
+
+        The share below the median varies from phase to phase; that variance, or the one of
+        independent samples if larger, gives an interval of shares, whose quantiles are the ends
+        (Woodruff, *JASA* 47, 1952, for samples in clusters).
+        """
+        samples, n, step = np.asarray(self.samples_s), len(self.samples_s), self.samples_per_phase
+        phases = np.split(samples, range(step, n, step))
+        if (k := len(phases)) < stats.min_pairs(self.confidence):
+            return 0.0, math.inf
+        middle = self.median_s
+        below = [np.mean(p < middle) + np.mean(p == middle) / 2 for p in phases]
+        variance = max(np.var(below, ddof=1) / k, 0.25 / n)
+        z, v = NormalDist().inv_cdf(0.5 + self.confidence / 2), k - 1
+        # Student's t from the normal quantile: Abramowitz and Stegun 26.7.5.
+        t = z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+        half = t * math.sqrt(variance)
+        first, last = math.floor(n * (0.5 - half)), math.ceil(n * (0.5 + half)) - 1
+        ordered = np.sort(samples)
+        return float(ordered[max(0, first)]), float(ordered[min(n - 1, last)])
 
     @property
     def levels_s(self) -> tuple[float, float]:
@@ -71,7 +86,7 @@ class Measurement(Timed, Shown, Saved):
             ["first call", format_seconds(self.first_call_s)],
             ["samples", f"{len(self.samples_s)} of {self.loops} calls each"],
         ]
-        if slow == quiet:
+        if not slow > quiet:
             return Table([self.name, ""], rows)
         share = np.mean(np.array(self.samples_s) > math.sqrt(quiet * slow))
         note = (
@@ -91,33 +106,6 @@ class Measurement(Timed, Shown, Saved):
         from d2lperf import plotting
 
         return plotting.distributions({self.name: self.samples_s}, ax=ax)
-
-
-def median_interval(
-    samples_s: list[float], per_phase: int, confidence: float
-) -> tuple[float, float]:
-    """Return the interval of the median of samples that come in phases of dependent ones.
-
-    The share below the median varies from phase to phase; that variance, or the one of independent
-    samples if larger, gives an interval of shares, whose quantiles are the ends (Woodruff, *JASA*
-    47, 1952, for samples in clusters). It holds the median; (0, inf) if there are too few phases.
-
-    >>> median_interval([float(i) for i in range(1, 10)], 1, 0.95)
-    (2.0, 8.0)
-    """
-    ordered, n = np.sort(samples_s), len(samples_s)
-    phases = np.split(np.asarray(samples_s), range(per_phase, n, per_phase))
-    if (k := len(phases)) < stats.min_pairs(confidence):
-        return 0.0, math.inf
-    middle = np.median(ordered)
-    below = [np.mean(phase < middle) + np.mean(phase == middle) / 2 for phase in phases]
-    variance = max(np.var(below, ddof=1) / k, 0.25 / n)
-    z, v = NormalDist().inv_cdf(0.5 + confidence / 2), k - 1
-    # Student's t from the normal quantile: Abramowitz and Stegun 26.7.5.
-    t = z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
-    half = t * math.sqrt(variance)
-    first, last = math.floor(n * (0.5 - half)), math.ceil(n * (0.5 + half)) - 1
-    return float(ordered[max(0, first)]), float(ordered[min(n - 1, last)])
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,20 +143,16 @@ def _rounds(values: dict) -> Rounds:
 class Comparison(Shown, Saved):
     """Times of several functions that were measured in turns, and what follows from them.
 
-    `comparison["name"]` is the `Ratio` of a function to the baseline: ratio, interval, verdict,
-    and the function's samples. Ratios compare quiet levels: the time of a call when nothing
-    disturbs it.
+    `comparison["name"]` is the `Ratio` of a function to the baseline: ratio, interval, verdict and
+    samples. Ratios compare quiet levels: the time of a call when nothing disturbs it.
 
     Attributes:
         rounds: what was measured, round by round.
         confidence: that all the intervals against the baseline hold together.
         margin: differences smaller than this fraction do not count.
-        isolated: each function ran in a process of its own.
         checked: the results were compared and agreed before anything was timed.
         elapsed_s: seconds that the measuring took, warm-up included.
         refusal: why there is no verdict at all, or "".
-        notes: what the reader should know.
-        machine: the card of the machine, or None.
     """
 
     rounds: Rounds
@@ -210,10 +194,9 @@ class Comparison(Shown, Saved):
         Raises:
             KeyError: a name that was not compared.
         """
-        for wanted in (name, other):
-            if wanted not in self.names:
-                there = ", ".join(map(repr, self.names))
-                raise KeyError(f"no function named {wanted!r} was compared; there are {there}.")
+        if missing := {name, other} - set(self.names):
+            there = ", ".join(map(repr, self.names))
+            raise KeyError(f"no function named {min(missing)!r} was compared; there are {there}.")
         k = len(self.names)
         pairs = k - 1 if self.baseline in (name, other) else k * (k - 1) // 2
         rules = {"confidence": self.confidence, "margin": self.margin, "refusal": self.refusal}
@@ -248,9 +231,7 @@ class Comparison(Shown, Saved):
     def to_frame(self):
         """Return a `pandas.DataFrame` with one row for each function, indexed by name.
 
-        Columns: `median_s`, `q25_s`, `q75_s`, `quiet_s`, `slow_s`, `first_call_s` (seconds for one
-        call), `ratio`, `low`, `high` (time relative to the baseline), `verdict`, `reason`,
-        `rounds`, `discarded` and `samples` (how many).
+        Times are in seconds for one call; `ratio`, `low` and `high` are relative to the baseline.
         """
         import pandas as pd
 
@@ -258,9 +239,10 @@ class Comparison(Shown, Saved):
         rows = {}
         for f in self:
             levels = f.levels_s.get(f.name, (math.nan, math.nan))
-            row = dict(zip(("q25_s", "q75_s", "quiet_s", "slow_s"), f.quartiles_s + levels))
+            times = (f.median_s, *f.quartiles_s, *levels)
+            row = dict(zip(("median_s", "q25_s", "q75_s", "quiet_s", "slow_s"), times))
             row |= {key: getattr(f, key) for key in same}
-            rows[f.name] = {"median_s": f.median_s, **row, "samples": len(f.samples_s)}
+            rows[f.name] = row | {"samples": len(f.samples_s)}
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
 
     def plot(self, ax=None, *, kind: str = "times"):
@@ -276,23 +258,11 @@ class Comparison(Shown, Saved):
         words, xlabel = {f.name: f.verdict for f in found}, f"time relative to {self.baseline}"
         return plotting.intervals(ratios, margin=self.margin, verdicts=words, xlabel=xlabel, ax=ax)
 
-    def expect(
-        self,
-        name: str,
-        *,
-        faster_than: str | None = None,
-        slower_than: str | None = None,
-        same_as: str | None = None,
-    ) -> claims.Claim:
+    def expect(self, name: str, *, faster_than=None, slower_than=None, same_as=None) -> Claim:
         """State a claim; print whether this machine bears it out, and by how much.
 
-        Args:
-            name: the function that the claim is about.
-            faster_than, slower_than, same_as: the other one's name; give one of the three.
-                "Same" stands for no measurable difference.
-
-        Returns:
-            A `Claim` with its `.outcome`.
+        Give one of `faster_than`, `slower_than` and `same_as` the name of another function; "same"
+        stands for no measurable difference. The `Claim` returned has an `.outcome`.
 
         Raises:
             ClaimContradicted: only with the environment variable D2LPERF_STRICT=1 (our own tests).
@@ -302,11 +272,9 @@ class Comparison(Shown, Saved):
         if len(given) != 1:
             raise ValueError("expect needs exactly one of faster_than=, slower_than=, same_as=.")
         words, other = given[0]
-        return claims.expect(self.between(name, other), words, self.margin)
+        return expect(self.between(name, other), words, self.margin)
 
-    def break_even(
-        self, name: str, other: str | None = None, *, before_s: float = 0.0
-    ) -> BreakEven:
+    def break_even(self, name: str, other: str | None = None, *, before_s=0.0) -> BreakEven:
         """Return after how many calls `name` has paid back its first calls.
 
         The cost is what the calls of the warm-up took beyond the quiet level, more than those of
@@ -336,18 +304,15 @@ class Comparison(Shown, Saved):
     def against(self, earlier: Comparison):
         """Compare this run with an earlier one, such as before an update: what has changed?
 
-        Times of two days cannot be compared: the machine's speed differs. The times relative to
-        the baseline can. A `change` below 1 says that the function has become faster relative to
-        the baseline; where `low` to `high` holds 1, no change was found.
+        Times of two days cannot be compared, because the machine's speed differs; times relative
+        to the baseline can. Below 1 the function has become faster relative to the baseline.
 
         Returns:
             A `pandas.DataFrame`: for each function in both runs its ratio `earlier` and `now`, the
-            `change` between them, `low` and `high`.
+            `change`, and its interval, `low` to `high`: where it holds 1, no change was found.
         """
         import pandas as pd
 
-        if not isinstance(earlier, Comparison):
-            raise TypeError("against takes a Comparison; read a saved one: Comparison.load(path).")
         shared = [n for n in self.names if n in earlier.names and n != self.baseline]
         if self.baseline != earlier.baseline or not shared:
             raise ValueError(
@@ -367,17 +332,9 @@ class Comparison(Shown, Saved):
 
 @dataclass(frozen=True, repr=False)
 class Sweep(Shown, Saved):
-    """Comparisons of the same functions at several values, such as sizes.
+    """Comparisons of the same functions at several values; `sweep[value]` is one of them."""
 
-    `sweep[value]` is the `Comparison` at a value.
-
-    Attributes:
-        label: what the values are, such as "size".
-        values: what was varied.
-        comparisons: one for each value.
-    """
-
-    label: str
+    label: str  # what the values are, such as "size"
     values: list[Any]
     comparisons: list[Comparison]
     made_by: ClassVar = {"comparisons": lambda runs: [Comparison.made_of(run) for run in runs]}
@@ -391,7 +348,7 @@ class Sweep(Shown, Saved):
         return iter(self.comparisons)
 
     def table(self) -> Table:
-        """Return what is shown: a row for each value and function, reasons below."""
+        """Return what is shown."""
         header = [self.label, "", "median time", "time relative to the baseline", "verdict"]
         rows, footer, reasons = [], [], []
         for value, run in zip(self.values, self):

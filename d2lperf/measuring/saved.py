@@ -30,7 +30,6 @@ class Saved:
         """Return what `save` wrote, by this or another version of d2lperf.
 
         Raises:
-            OSError: the file cannot be read.
             ValueError: the file holds something else, or cannot be understood.
         """
         file = Path(path).name

@@ -21,7 +21,7 @@ from d2lperf.measuring.formats import format_ratio, format_seconds, format_value
         (9.996e-4, "1.00 ms"),
         (2.87e-8, "28.7 ns"),
         (5e-11, "0.0500 ns"),
-        (math.nan, "nan s"),
+        (math.nan, "unknown"),
         (np.float32(0.25), "250 ms"),
     ],
 )

@@ -54,8 +54,19 @@ def test_a_comparison_gives_the_verdict_object(three):
     assert [f.verdict for f in three] == ["baseline", "faster", "slower"]
     found = judge(three.rounds, "scripted", "eager", intervals=2)
     assert three["scripted"] == found == three.between("scripted", "eager")
-    assert len(three) == 3 and "eager" in three and "jitted" not in three
+    assert "eager" in three and "jitted" not in three
     assert (three.names, three.baseline) == (["eager", "scripted", "compiled"], "eager")
+
+
+def test_a_ratio_is_one_line(three):
+    found = three["scripted"]
+    numbers = f"{found.ratio:.3f} [{found.low:.3f}, {found.high:.3f}]"
+    assert repr(found) == str(found) == f"scripted against eager: {numbers} faster"
+    assert str(three["eager"]) == "eager: 1 (baseline)"
+    refused = made({"a": 1.0, "b": 1.0}, n=0, refusal="cut off")
+    assert str(refused["b"]) == "b against a: unknown not decided (cut off)"
+    few = str(made({"a": 1.0, "b": 0.9}, n=1)["b"])
+    assert few.startswith("b against a: 0.898 [unknown] not decided (an interval needs 2 rounds")
 
 
 def test_other_pairs_are_corrected_for_all_pairs():
@@ -205,7 +216,7 @@ def test_a_measurement_shows_itself():
     assert "median       105 µs" in text and "first call   500 ms" in text
     assert "samples      10 of 2 calls each" in text and "interval     10" in text
     assert "105 µs" in found._repr_html_()
-    assert list(found.to_frame()["seconds"]) == found.samples_s
+    assert list(found.to_frame().seconds) == found.samples_s
     axes = plt.figure().subplots()
     assert found.plot(axes) is axes
 
@@ -324,13 +335,13 @@ def test_a_file_of_another_version_is_read(three, path):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("not json", r"result\.json is not JSON"),
-        ("[]", "holds a list, not a Comparison"),
+        ("not json", r"result\.json is not a Comparison .*JSONDecodeError"),
+        ("[]", "not a Comparison"),
         (
             '{"kind": "Measurement"}',
             r"holds a Measurement, not a Comparison: use Measurement\.load",
         ),
-        ('{"kind": "Comparison", "d2lperf": "9.9"}', r"rounds.*another version: '9\.9'"),
+        ('{"kind": "Comparison", "d2lperf": "9.9"}', "another version .*rounds"),
         ('{"kind": "Comparison", "rounds": {"names": []}}', "was cut, edited"),
     ],
 )
@@ -363,7 +374,7 @@ def test_break_even_counts_the_calls_that_pay_back_the_first_one():
     paid = found.break_even("compiled")
     # 0.5 s more at first; each later call saves 50 µs.
     assert paid.calls == pytest.approx(0.5 / 5e-5, rel=0.01)
-    assert paid.low < paid.calls < paid.high < math.inf and not paid.never
+    assert paid.low < paid.calls < paid.high < math.inf
     assert str(paid).startswith("break-even of compiled against eager: after ")
     # The sum of both really is equal after so many calls.
     eager, compiled = (found[name].levels_s[name][0] for name in ("eager", "compiled"))
@@ -382,14 +393,14 @@ def test_break_even_is_never_where_nothing_is_gained():
     found = made({"eager": 1.0, "compiled": 1.5, "twin": 1.0})
     for name, verdict in (("compiled", "slower"), ("twin", "no measurable difference")):
         never = found.break_even(name)
-        assert never.never and never.calls == math.inf
+        assert never.calls == math.inf
         assert str(never) == f"break-even of {name} against eager: never ({verdict})"
 
 
 def test_break_even_without_a_verdict_is_not_never():
     found = made({"eager": 1.0, "compiled": 0.9}, refusal="they disturb each other")
     paid = with_first_calls(found, eager=[1e-4], compiled=[0.5]).break_even("compiled")
-    assert not paid.never and paid.verdict == "not decided" and "not decided here" in repr(paid)
+    assert paid.verdict == "not decided" and "not decided here" in repr(paid)
 
 
 def test_break_even_may_be_the_first_call():
@@ -397,7 +408,7 @@ def test_break_even_may_be_the_first_call():
     found = with_first_calls(found, eager=[0.02], fast=[0.01])
     assert found.break_even("fast").calls == 1
     assert str(found.break_even("fast")).endswith("from the first call on")
-    assert found.break_even("eager", "fast").never
+    assert "never (slower)" in str(found.break_even("eager", "fast"))
 
 
 # --------------------------------------------------------------------- two runs, many sizes
@@ -408,19 +419,18 @@ def test_two_runs_are_compared_by_their_ratios(path):
     # The whole machine is twice as slow; scripted has lost its lead.
     now = made({"eager": 2.0, "scripted": 2.0, "new": 1.0}, seed=2, machine=describe_machine())
     found = now.against(read_back(earlier, path))
-    assert found.names == ["scripted"]
-    change, low, high = found["scripted"]
-    assert low < change < high and low > 1.2 and change == pytest.approx(1.25, rel=0.01)
-    assert "1.25" in str(found) and "scripted" in found._repr_html_() and "note:" not in str(found)
-    change, low, high = now.against(now)["scripted"]
-    assert low < change == 1 < high
+    assert list(found.index) == ["scripted"]
+    row = found.loc["scripted"]
+    assert 1.2 < row.low < row.change < row.high and row.change == pytest.approx(1.25, rel=0.01)
+    assert (row.earlier, row.now) == (earlier["scripted"].ratio, now["scripted"].ratio)
+    row = now.against(now).loc["scripted"]
+    assert row.low < row.change == 1 < row.high
 
 
-def test_two_runs_on_different_machines_say_so():
-    card = describe_machine()
-    other = dataclasses.replace(card, cores_usable=card.cores_usable + 1)
-    runs = [made({"a": 1.0, "b": 2.0}, machine=machine) for machine in (card, other)]
-    assert "note: the two machines differ in cores_usable" in str(runs[0].against(runs[1]))
+def test_two_runs_without_intervals_leave_the_change_open():
+    few = made({"a": 1.0, "b": 2.0}, n=1)
+    row = few.against(few).loc["b"]
+    assert (row.low, row.change, row.high) == (0, 1, math.inf)
 
 
 def test_runs_that_share_nothing_are_refused(three):
@@ -428,8 +438,6 @@ def test_runs_that_share_nothing_are_refused(three):
         three.against(made({"eager": 1.0, "other": 1.0}))
     with pytest.raises(ValueError, match="share the baseline"):
         three.against(made({"scripted": 1.0, "eager": 1.0}))
-    with pytest.raises(TypeError, match=r"Comparison\.load\(path\)"):
-        three.against("yesterday.json")
 
 
 def sizes(**options):
@@ -449,29 +457,19 @@ def test_a_sweep_is_one_table():
     assert lines[2].endswith("faster") and lines[6].endswith("no measurable difference")
     assert "95 % intervals; 0.75 s in all" in lines
     assert any(line.endswith("(rows 1,000)") for line in lines)
-    assert found[10]["fused"].verdict == "faster" and len(found) == 3
+    assert found[10]["fused"].verdict == "faster"
     assert [f["fused"].verdict for f in found][2] == "no measurable difference"
     with pytest.raises(KeyError, match="no rows 20"):
         found[20]
 
 
-def test_a_sweep_is_one_frame():
-    frame = sizes().to_frame()
-    assert frame.index.names == ["rows", "name"]
-    assert frame.loc[(100, "fused"), "verdict"] == "faster"
-
-
-@pytest.mark.parametrize("kind", ["ratios", "times"])
-def test_a_sweep_is_one_figure(kind):
+def test_a_sweep_is_one_figure():
     found = sizes()
     axes = plt.figure().subplots()
-    assert found.plot(axes, kind=kind) is axes
+    assert found.plot(axes) is axes
     assert axes.get_xlabel() == "rows" and axes.get_xscale() == "log"
     curve = next(line for line in axes.lines if list(line.get_xdata()) == [10, 100, 1000])
-    first = found[10]["fused"].ratio if kind == "ratios" else found[10]["eager"].median_s
-    assert curve.get_ydata()[0] == pytest.approx(first)
-    with pytest.raises(ValueError, match="'times' or 'ratios'"):
-        found.plot(kind="pie")
+    assert list(curve.get_ydata()) == [run["fused"].ratio for run in found]
 
 
 def test_a_sweep_over_words():
