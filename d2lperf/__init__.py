@@ -23,9 +23,8 @@ See what ran when
 
 Where is the limit?
     explain                   tells what limits a function, and what would help -> Explanation
-    measure_ceilings          what this machine can do at best -> Ceilings
-    Ceilings                  rates of products, bandwidth, overhead; .save() keeps them
-    Roofline                  predicts a time from FLOPs and bytes; .plot() draws the ceilings
+    measure_ceilings          what this machine does at best: rates, bandwidth -> Ceilings
+    Ceilings, Roofline        ceilings to keep; times predicted from FLOPs and bytes, .plot()
 
 Run on several processes
     launch                    runs a function on several workers -> results by rank

@@ -30,8 +30,9 @@ NEW_BYTES = 32 * 2**20  # Linux's C library returns blocks of this size to the s
 
 # Parts of names: what only moves numbers, and what has one FLOP for each element.
 _MOVES = (
-    *("arange", "cat", "clone", "copy", "embedding", "fill", "full", "gather", "index"),
-    *("lift_fresh", "local_scalar", "new_", "ones", "scalar_tensor", "scatter", "stack", "zero"),
+    *("arange", "cat", "clone", "copy", "embedding", "eye", "fill", "flip", "full", "gather"),
+    *("index", "lift_fresh", "local_scalar", "new_", "ones", "_pad", "repeat", "roll", "scatter"),
+    *("scalar_tensor", "stack", "tril", "triu", "unfold", "zero"),
 )
 _BY_ELEMENT = (
     *("_norm", "_pool", "foreach", "fused", "max", "mean", "min", "nll_loss", "prod", "softmax"),
@@ -111,6 +112,8 @@ class OperationCounter(TorchDispatchMode):
             return Operation(name, "other", dtype, 0, 0, {}, took)
         places = self._moved(name, read[name in _OVERWRITES :], written, new)
         elements = max(t.numel() for t in every)
+        if "_foreach" in name or "_fused" in name:  # many tensors at once
+            elements = sum(t.numel() for t in written or new)
         if "_flash_attention_for_cpu" in name:  # torch has the formula under the name for GPUs
             packet = getattr(torch.ops.aten, name.replace("_for_cpu", ""))
         if packet in flop_registry:
@@ -118,8 +121,9 @@ class OperationCounter(TorchDispatchMode):
             return Operation(name, "product", dtype, flops, 0, places, took)
         if any(part in name for part in _MOVES):
             return Operation(name, "other", dtype, 0, 0, places, took)
-        kind = "other" if any(part in name for part in _BY_ELEMENT) else "unknown"
-        kind = "pointwise" if torch.Tag.pointwise in func.tags else kind
+        kind = "pointwise" if torch.Tag.pointwise in func.tags else "unknown"
+        if kind == "unknown" and any(part in name for part in _BY_ELEMENT):
+            kind = "other"
         functions = elements * (name.strip("_") in _FUNCTIONS)
         flops = elements * (kind != "unknown")
         return Operation(name, kind, dtype, flops, functions, places, took)
