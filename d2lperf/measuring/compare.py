@@ -6,13 +6,10 @@ known. It looks at 2, 3, 4, 6, 8, 12, ... rounds, and the intervals allow for so
 
 from __future__ import annotations
 
-import ast
-import inspect
 import math
 import os
 import random
 import sys
-import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,6 +19,8 @@ from typing import Any
 from d2lperf.machine import machine_card
 from d2lperf.measuring import stats
 from d2lperf.measuring.equality import ResultsDiffer, check_results, snapshot, unfinished
+from d2lperf.measuring.interference import CHECK_S, THREADED, find_interference
+from d2lperf.measuring.naming import check_callable, name_of, named
 from d2lperf.measuring.results import Comparison, Measurement, Sweep
 from d2lperf.measuring.sampling import (
     ISOLATED_RULES,
@@ -30,7 +29,6 @@ from d2lperf.measuring.sampling import (
     Rules,
     Subject,
     Turns,
-    lower_value,
     undisturbed,
 )
 from d2lperf.measuring.verdict import Rounds, judge, least_rounds, precise, round_up, settled
@@ -42,12 +40,6 @@ __all__ = ["ResultsDiffer", "compare", "measure", "sweep"]
 PRECISE_S, WATCH_S, LIMIT_S = 0.3, 0.75, 1.7
 ENOUGH_ROUNDS = 64  # to see whether a function varies by itself
 MOST_SLOW_S = 30.0  # in all, for functions so slow that few rounds fit
-
-# More processor time than wall time by this factor: several threads are at work.
-THREADED = 1.1
-# Discarded rounds in which this process kept this share of the cores busy are its own doing.
-OWN_SHARE = 0.85
-ALONE_S, AGAIN_S = 0.08, 0.1  # seconds of the check for thread pools
 
 LOOKS = tuple(n for e in range(1, 24) for n in (2**e, 3 * 2 ** (e - 1)))  # 2, 3, 4, 6, 8, 12, ...
 
@@ -94,12 +86,12 @@ def measure(
     >>> measure(lambda: sum(range(100)), budget_s=0.01).name
     'sum(range(100))'
     """
-    _check_callable(fn, "fn")
+    check_callable(fn, "fn")
     _check_options(setup, budget_s)
     stats.min_pairs(confidence)  # complains about one that cannot be
     instruments = instruments or Instruments()
     clock = instruments.clock
-    subject = Subject(name or _name_of(fn), fn, setup=setup, instruments=instruments)
+    subject = Subject(name or name_of(fn), fn, setup=setup, instruments=instruments)
     samples_s: list[float] = []
     plan, began = None, clock()
 
@@ -216,17 +208,17 @@ def compare(
     >>> table["more"].verdict
     'slower'
     """
-    named = _named(functions)
-    baseline = next(iter(named)) if baseline is None else baseline
-    if baseline not in named:
-        raise ValueError(f"the baseline {baseline!r} is not among the functions {list(named)}.")
+    fns = named(functions)
+    baseline = next(iter(fns)) if baseline is None else baseline
+    if baseline not in fns:
+        raise ValueError(f"the baseline {baseline!r} is not among the functions {list(fns)}.")
     _check_options(setup, budget_s)
     _check_check(check, rtol, atol)
     if margin is None:
         margin = 0.05 if isolated else 0.01
     if not 0 <= margin < 1:
         raise ValueError(f"margin is a fraction such as 0.01 for 1 %, but got {margin!r}.")
-    stats.simultaneous_confidence(confidence, len(named) - 1)  # complains about a bad one
+    stats.simultaneous_confidence(confidence, len(fns) - 1)  # complains about a bad one
     if isolated and instruments is not None:
         raise ValueError(
             "isolated=True runs the functions in other processes, which cannot use the instruments "
@@ -235,7 +227,7 @@ def compare(
     instruments = instruments or Instruments()
     if seed is not None:
         instruments = replace(instruments, rng=random.Random(seed))
-    with _subjects(named, setup, isolated, instruments) as subjects:
+    with _subjects(fns, setup, isolated, instruments) as subjects:
         run = _Run(subjects, baseline, confidence, margin, isolated, instruments)
         try:
             with undisturbed():
@@ -270,7 +262,7 @@ def sweep(
         TypeError: `make` cannot be called.
         Exception: as `compare`; its attribute `partial` is the `Sweep` until then.
     """
-    _check_callable(make, "make")
+    check_callable(make, "make")
     values, done = list(values), []
     try:
         for value in values:
@@ -284,18 +276,16 @@ def sweep(
 
 @contextmanager
 def _subjects(
-    named: dict[str, Callable], setup: Callable | None, isolated: bool, instruments: Instruments
+    fns: dict[str, Callable], setup: Callable | None, isolated: bool, instruments: Instruments
 ) -> Iterator[list[Subject]]:
     """The functions under the clock, here or each in a process of its own."""
     if isolated:
         from d2lperf.processes.isolated import isolated_subjects
 
-        with isolated_subjects(named, setup=setup) as subjects:
+        with isolated_subjects(fns, setup=setup) as subjects:
             yield subjects
     else:
-        yield [
-            Subject(name, fn, setup=setup, instruments=instruments) for name, fn in named.items()
-        ]
+        yield [Subject(name, fn, setup=setup, instruments=instruments) for name, fn in fns.items()]
 
 
 class _Run:
@@ -418,7 +408,7 @@ class _Run:
                 if narrow and all(settled(each, self.margin) for each in found):
                     return
             # Room for the check for thread pools, where there will be one.
-            reserve = k * ALONE_S + AGAIN_S if self._threaded(cpu, began) else 0.0
+            reserve = k * CHECK_S if self._threaded(cpu, began) else 0.0
             reserve = min(reserve, 0.2 * (ends - self.began))
             if now + turns.round_s > ends - reserve:
                 return
@@ -459,93 +449,12 @@ class _Run:
         )
 
 
-# ------------------------------------------------------------- thread pools in each other's way
-
-
-def find_interference(turns: Turns, instruments: Instruments) -> str:
-    """Return why no verdict can be given, or "" where each runs alone as it runs in turns.
-
-    Each function is run alone for a while. One that then needs much less time than in turns,
-    or runs smoothly while in turns its rounds are discarded again and again, was held up by the
-    others. To tell that from a load that has just ended, it is run in turns once more.
-    """
-    clock, kept = instruments.clock, turns.kept
-    lost, count = len(kept.discarded), turns.count
-    # Where functions are in each other's way, their own threads keep all the cores busy. Where
-    # a neighbour has taken a core away, this process gets less than that.
-    busy = turns.discarded_cpu_s > OWN_SHARE * instruments.cores() * turns.discarded_wall_s
-    stumbling = busy and lost >= 4 and 3 * lost >= count + lost
-    alone_s, smooth = {}, True
-    for subject in turns.subjects:
-        alone_s[subject.name], slow_share = _alone(subject, turns, clock)
-        smooth = smooth and slow_share < 0.05
-    slowed = _slowed(turns, alone_s, 0)
-    if not slowed and not (stumbling and smooth):
-        return ""
-    tries, ends = 0, clock() + AGAIN_S
-    latest = ends + AGAIN_S  # beside a busy core the least number may take long
-    cpu, wall = instruments.cpu_clock(), clock()
-    while tries < 1 or (tries < 8 and clock() < (latest if tries < 3 else ends)):
-        turns.take()
-        tries += 1
-    again = _slowed(turns, alone_s, count)
-    busy = instruments.cpu_clock() - cpu > OWN_SHARE * instruments.cores() * (clock() - wall)
-    if slowed and again and busy:
-        name, factor = again
-        others = " and ".join(repr(s.name) for s in turns.subjects if s.name != name)
-        found = f"{name!r} takes {factor:.1f} times as long in turns with {others} as alone"
-    elif stumbling and smooth and 3 * (len(kept.discarded) - lost) >= tries:
-        found = (
-            f"each runs smoothly alone, but in turns {lost} of {count + lost} rounds went far "
-            "beyond their plan"
-        )
-    else:
-        return ""
-    return (
-        f"{found}: the functions disturb each other (their thread pools, most likely). "
-        "Use isolated=True, which gives each a process of its own"
-    )
-
-
-def _alone(subject: Subject, turns: Turns, clock: Callable[[], float]) -> tuple[float, float]:
-    """Run one function alone: the lower quartile of its phases, the share of slow ones."""
-    values: list[float] = []
-    plan = replace(turns.plans[subject.name], limit_s=math.inf)
-    ends = clock() + ALONE_S
-    while not values or (
-        clock() < (ends + ALONE_S if len(values) < 4 else ends) and len(values) < 400
-    ):
-        values.append(lower_value(subject.phase(plan)))
-    late = values[len(values) * 3 // 5 :]  # the early ones may still suffer from what ran before
-    level = stats.quartiles(late)[0]
-    return level, sum(value > RULES.void_factor * level for value in late) / len(late)
-
-
-def _slowed(turns: Turns, alone_s: dict[str, float], since: int) -> tuple[str, float] | None:
-    """The function that turns slow down most, with the factor, if that is above 1.3."""
-    factors = {}
-    for name, level in alone_s.items():
-        in_turns = [min(pair) for pair in turns.kept.lower_s[name][since:]]
-        if in_turns:
-            factors[name] = stats.quartiles(in_turns)[0] / level
-    worst = max(factors, key=factors.get, default=None)
-    return (worst, factors[worst]) if worst and factors[worst] > 1.3 else None
-
-
 # ------------------------------------------------------------------- arguments, errors, progress
-
-
-def _check_callable(fn: Any, what: str) -> None:
-    if not callable(fn):
-        raise TypeError(
-            f"{what} must be a function, but got {type(fn).__name__}. "
-            "Wrap the work: lambda: net(x)."
-        )
 
 
 def _check_options(setup: Any, budget_s: Any) -> None:
     if setup is not None:
-        _check_callable(setup, "setup")
+        check_callable(setup, "setup")
     if budget_s is not None and not budget_s > 0:
         raise ValueError(f"budget_s is a time in seconds above 0, but got {budget_s!r}.")
 
@@ -561,64 +470,6 @@ def _check_check(check: Any, rtol: Any, atol: Any) -> None:
     for name, value in (("rtol", rtol), ("atol", atol)):
         if value is not None and not value >= 0:
             raise ValueError(f"{name} must be a number of 0 or more, but got {value!r}.")
-
-
-def _named(functions: Mapping[str, Callable] | Iterable[Callable]) -> dict[str, Callable]:
-    """Return name -> function, with clear complaints."""
-    if isinstance(functions, Mapping):
-        named = {str(name): fn for name, fn in functions.items()}
-        if len(named) != len(functions):
-            raise ValueError(f"two of the names read the same: {list(functions)}.")
-    elif callable(functions) or isinstance(functions, str) or not isinstance(functions, Iterable):
-        raise TypeError(
-            "compare takes a dictionary of functions, such as "
-            f'{{"eager": f, "scripted": g}}, but got {type(functions).__name__}.'
-        )
-    else:
-        functions = list(functions)
-        for place, fn in enumerate(functions):
-            _check_callable(fn, f"function number {place}")
-        named = {_name_of(fn): fn for fn in functions}
-        if len(named) != len(functions):
-            raise ValueError(
-                f"these functions share names: {[_name_of(fn) for fn in functions]}. "
-                'Give a dictionary, such as {"eager": f, "scripted": g}.'
-            )
-    if len(named) < 2:
-        raise ValueError(
-            f"compare needs at least two functions, but got {len(named)}: {list(named)}. "
-            "Use measure() for a single one."
-        )
-    for name, fn in named.items():
-        _check_callable(fn, f"{name!r}")
-    return named
-
-
-def _name_of(fn: Callable) -> str:
-    """A function's name; of a lambda the text of its code."""
-    name = getattr(fn, "__name__", None) or type(fn).__name__
-    if name != "<lambda>":
-        return name
-    text = ""
-    with suppress(OSError, TypeError, SyntaxError, ValueError):
-        source = "".join(inspect.findsource(fn)[0])
-        text = _code_of_lambda(fn.__code__, source)
-    return textwrap.shorten(text, 40, placeholder="...") or "function"
-
-
-def _code_of_lambda(code: Any, source: str) -> str:
-    """The text behind the colon; "" where two lambdas of a line cannot be told apart."""
-    found = [
-        node.body
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno
-    ]
-    if len(found) > 1 and hasattr(code, "co_positions"):  # not before Python 3.11
-        places = set(code.co_positions())
-        found = [
-            b for b in found if (b.lineno, b.end_lineno, b.col_offset, b.end_col_offset) in places
-        ]
-    return ast.get_source_segment(source, found[0]) if len(found) == 1 else ""
 
 
 def _warn_if_unfinished(name: str, result: Any) -> None:

@@ -1,7 +1,8 @@
 """Medians, paired ratios, intervals and levels: pure functions on arrays of numbers.
 
-Nothing here knows a clock, a device or a drawing. Every function takes any sequence of real
-numbers and returns plain numbers.
+Nothing here knows a clock, a device or a drawing. Every function takes any flat sequence of real
+numbers and returns plain numbers, in their unit. One that is empty or holds NaN raises ValueError,
+as does a confidence that is not between 0 and 1.
 """
 
 from __future__ import annotations
@@ -60,9 +61,6 @@ def _check_confidence(confidence: float) -> None:
 def median(x: Sequence[float]) -> float:
     """Return the median of n >= 1 numbers.
 
-    Raises:
-        ValueError: `x` is empty, not flat, or holds NaN.
-
     >>> median([3.0, 1.0, 100.0])
     3.0
     """
@@ -71,9 +69,6 @@ def median(x: Sequence[float]) -> float:
 
 def quartiles(x: Sequence[float]) -> tuple[float, float]:
     """Return the lower and the upper quartile (linear interpolation) of n >= 1 numbers.
-
-    Raises:
-        ValueError: `x` is empty, not flat, or holds NaN.
 
     >>> quartiles([1.0, 2.0, 3.0, 4.0, 5.0])
     (2.0, 4.0)
@@ -111,9 +106,6 @@ def hodges_lehmann(x: Sequence[float]) -> float:
     Args:
         x: n >= 1 numbers, any unit.
 
-    Raises:
-        ValueError: `x` is empty, not flat, or holds NaN.
-
     >>> hodges_lehmann([1.0, 2.0, 3.0, 1000.0])
     2.75
     """
@@ -136,9 +128,6 @@ def min_pairs(confidence: float = 0.95) -> int:
     """Return the least number of pairs for which `signed_rank_interval` is finite.
 
     That is the least n with 2 ** -n <= (1 - confidence) / 2.
-
-    Raises:
-        ValueError: `confidence` is not between 0 and 1.
 
     >>> min_pairs(0.95), min_pairs(0.99)
     (6, 8)
@@ -163,9 +152,6 @@ def signed_rank_interval(x: Sequence[float], confidence: float = 0.95) -> tuple[
     Returns:
         `(low, high)` in the unit of `x`, or `(-inf, inf)` when n is below
         `min_pairs(confidence)`: so few values cannot support such an interval.
-
-    Raises:
-        ValueError: `x` is empty or holds NaN, or `confidence` is not between 0 and 1.
 
     >>> signed_rank_interval([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     (1.0, 6.0)
@@ -218,9 +204,6 @@ def rank_sum_interval(
     Returns:
         `(estimate, low, high)`; infinite ends where there are too few values.
 
-    Raises:
-        ValueError: no values, NaN, or `confidence` is not between 0 and 1.
-
     >>> rank_sum_interval([5.0, 6.0, 7.0, 8.0], [1.0, 2.0, 3.0, 4.0])
     (4.0, 1.0, 7.0)
     """
@@ -234,9 +217,6 @@ def rank_sum_interval(
 
 def simultaneous_confidence(confidence: float, intervals: int) -> float:
     """Return the confidence each of several intervals needs so that all hold together (Bonferroni).
-
-    Raises:
-        ValueError: `confidence` is not between 0 and 1, or `intervals` is below 1.
 
     >>> round(simultaneous_confidence(0.95, 5), 4)
     0.99

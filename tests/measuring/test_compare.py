@@ -375,9 +375,7 @@ def test_never_stops_because_a_difference_has_shown_but_is_not_yet_known_well(cl
     chance = random.Random(1)
     wide = lambda size: clock.work(lambda now, call: size * chance.uniform(1, 2.2))  # noqa: E731
     found = fake_compare(clock, {"a": wide(1e-4), "b": wide(2e-4)})
-    few = {
-        name: pairs[:16] for name, pairs in found.rounds.lower_s.items()
-    }
+    few = {name: pairs[:16] for name, pairs in found.rounds.lower_s.items()}
     early = Comparison(type(found.rounds)(**{**vars(found.rounds), "lower_s": few, "upper_s": few}))
     assert early["b"].verdict == "slower" and found["b"].rounds > 32
 

@@ -21,23 +21,27 @@ def walsh_by_hand(x):
     return sorted((a + b) / 2 for a, b in itertools.combinations_with_replacement(x, 2))
 
 
+@settings(deadline=None)
 @given(samples)
 def test_median_and_quartiles_are_numpys(x):
     assert stats.median(x) == np.median(x)
     assert stats.quartiles(x) == tuple(np.percentile(x, [25, 75]))
 
 
+@settings(deadline=None)
 @given(samples)
 def test_hodges_lehmann_is_the_median_of_pairwise_means(x):
     assert stats.hodges_lehmann(x) == pytest.approx(np.median(walsh_by_hand(x)), abs=1e-9)
 
 
+@settings(deadline=None)
 @given(samples, finite)
 def test_hodges_lehmann_moves_with_the_data(x, shift):
     moved = stats.hodges_lehmann([v + shift for v in x])
     assert moved == pytest.approx(stats.hodges_lehmann(x) + shift, abs=1e-6, rel=1e-6)
 
 
+@settings(deadline=None)
 @given(samples)
 def test_hodges_lehmann_turns_with_the_sign(x):
     assert stats.hodges_lehmann([-v for v in x]) == pytest.approx(-stats.hodges_lehmann(x))
@@ -74,7 +78,7 @@ def test_many_pairs_are_averaged_and_give_nearly_the_same():
     assert stats.hodges_lehmann(values) == pytest.approx(values.mean(), abs=half / 4)
 
 
-@settings(max_examples=40)
+@settings(deadline=None, max_examples=40)
 @given(
     st.lists(st.floats(-100, 100), min_size=2, max_size=7, unique=True),
     st.lists(st.floats(-100, 100), min_size=2, max_size=7, unique=True),
@@ -94,7 +98,7 @@ def test_rank_sum_interval_of_too_few_is_infinite():
     assert stats.rank_sum_interval([2.0], [1.0])[1:] == (-math.inf, math.inf)
 
 
-@settings(max_examples=60)
+@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.floats(-100, 100, allow_nan=False), min_size=6, max_size=24, unique=True),
     st.sampled_from([0.8, 0.9, 0.95]),
@@ -115,6 +119,7 @@ def test_signed_rank_interval_holds_what_the_test_does_not_reject(x, confidence)
         assert inside == (p > 1 - confidence + 1e-12) or math.isclose(p, 1 - confidence)
 
 
+@settings(deadline=None)
 @given(st.lists(finite, min_size=6, max_size=40))
 def test_signed_rank_interval_holds_its_estimate(x):
     low, high = stats.signed_rank_interval(x)
@@ -144,6 +149,7 @@ def test_simultaneous_confidence_shares_the_error():
     assert stats.simultaneous_confidence(0.9, 10) == pytest.approx(0.99)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 60), st.floats(0, 1))
 def test_quiet_rounds_keeps_enough_and_knows_no_favourite(seed, n, spread):
     chance = np.random.default_rng(seed)
@@ -205,6 +211,7 @@ def test_limits_lie_alike_above_the_levels():
     assert [x.size for x in stats.disturbed([], [])] == [0, 0]
 
 
+@settings(deadline=None)
 @given(st.integers(0, 300), st.integers(0, 300), st.sampled_from([0.5, 0.7]))
 def test_excess_p_is_the_binomial_test(more, fewer, share):
     if more + fewer == 0:
@@ -217,7 +224,7 @@ def test_excess_p_is_the_binomial_test(more, fewer, share):
 
 
 @given(st.integers(0, 2**32), st.sampled_from(["normal", "lognormal", "exponential", "uniform"]))
-@settings(max_examples=50, derandomize=True)
+@settings(deadline=None, max_examples=50, derandomize=True)
 def test_one_group_has_one_level(seed, shape):
     chance = np.random.default_rng(seed)
     noise = {
@@ -230,7 +237,7 @@ def test_one_group_has_one_level(seed, shape):
 
 
 @given(st.integers(0, 2**32), st.floats(0.1, 0.9), st.floats(1.6, 300))
-@settings(max_examples=50, derandomize=True)
+@settings(deadline=None, max_examples=50, derandomize=True)
 def test_two_groups_have_two_levels(seed, share, factor):
     chance = np.random.default_rng(seed)
     slow = np.arange(200) < 200 * share

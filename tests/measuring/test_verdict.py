@@ -112,6 +112,7 @@ def test_the_words_are_true_of_the_interval(centre, half, margin):
         assert found.high >= 1 / edge and found.low <= edge
 
 
+@settings(deadline=None)
 @given(st.floats(-0.2, 0.2), st.floats(1e-3, 0.2))
 def test_the_other_way_round_says_the_same(centre, half):
     rounds = made(around(centre, half, 16))
@@ -339,6 +340,7 @@ def test_there_is_no_advice_where_no_budget_would_do():
     assert "ten minutes" in hopeless.reason
 
 
+@settings(deadline=None)
 @given(st.floats(1e-3, 1e4))
 def test_a_round_budget_is_above_and_near(seconds):
     assert seconds <= round_up(seconds) * (1 + 1e-9)
