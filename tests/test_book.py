@@ -115,12 +115,14 @@ print(json.dumps([[i for i, (a, b) in enumerate(zip(before, after)) if str(a) !=
     assert printed(code) == [[], 8, 1, "d2l.torch", True]
 
 
-def fake_torchvision(folder: Path, code: str) -> Path:
-    package = folder / "torchvision"
-    package.mkdir()
-    (package / "__init__.py").write_text(f"from . import transforms, leftover\n{code}\n")
-    (package / "transforms.py").write_text("")
-    (package / "leftover.py").write_text("")
+def fakes(folder: Path, torchvision: str, book: str = "") -> Path:
+    """Put made-up packages torchvision and d2l, with this code, into a folder."""
+    for name in ("torchvision", "d2l"):
+        (folder / name).mkdir()
+    (folder / "torchvision" / "__init__.py").write_text(f"from . import leftover\n{torchvision}\n")
+    (folder / "torchvision" / "leftover.py").touch()
+    (folder / "d2l" / "__init__.py").touch()
+    (folder / "d2l" / "torch.py").write_text(book)
     return folder
 
 
@@ -140,7 +142,7 @@ else:
 
 @needs_book
 def test_a_torchvision_that_works_is_not_touched(tmp_path):
-    path = fake_torchvision(tmp_path, "TRIES = 1")
+    path = fakes(tmp_path, "TRIES = 1")
     assert printed(LOOK, path) == ["d2l.torch", 1, False]
 
 
@@ -161,7 +163,7 @@ assert not stale, "a module of the failed import was taken for a whole one"
 
 @needs_book
 def test_missing_operators_are_declared_and_the_import_starts_afresh(tmp_path):
-    path = fake_torchvision(tmp_path, MISSING)
+    path = fakes(tmp_path, MISSING)
     assert printed(LOOK, path) == ["d2l.torch", 2, True]
     # the same where somebody has tried, and failed, before
     before = "try:\n    import torchvision\nexcept RuntimeError as e: print(e)\n"
@@ -170,7 +172,7 @@ def test_missing_operators_are_declared_and_the_import_starts_afresh(tmp_path):
 
 @needs_book
 def test_another_trouble_of_torchvision_is_told_not_cured(tmp_path):
-    path = fake_torchvision(tmp_path, "raise RuntimeError('compiled with another CUDA')")
+    path = fakes(tmp_path, "raise RuntimeError('compiled with another CUDA')")
     kind, message, cause = printed(LOOK, path)
     assert kind == "BookImportError"
     assert cause == "compiled with another CUDA"
@@ -180,7 +182,7 @@ def test_another_trouble_of_torchvision_is_told_not_cured(tmp_path):
 @needs_book
 def test_the_cure_is_tried_once(tmp_path):
     code = "raise RuntimeError('operator torchvision::nms does not exist')"
-    kind, message, _ = printed(LOOK, fake_torchvision(tmp_path, code))
+    kind, message, _ = printed(LOOK, fakes(tmp_path, code))
     assert kind == "BookImportError"
     assert "torchvision::nms" in message
 
@@ -234,14 +236,9 @@ def test_what_the_book_imports_is_absent(not_loaded):
         ("raise OSError('the disk is on fire')", "BookImportError", "OSError: the disk is on fire"),
     ],
 )
+@needs_book
 def test_a_book_that_cannot_be_imported(tmp_path, line, kind, words):
-    fake_torchvision(tmp_path, "TRIES = 1")
-    (tmp_path / "d2l").mkdir()
-    (tmp_path / "d2l" / "__init__.py").touch()
-    (tmp_path / "d2l" / "torch.py").write_text(line)
-    if not book.installed():
-        pytest.skip("what the book's library imports is not installed")
-    found, message, cause = printed(LOOK, tmp_path)
+    found, message, cause = printed(LOOK, fakes(tmp_path, "TRIES = 1", line))
     assert found == kind and words in message and cause in message
 
 
