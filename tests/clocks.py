@@ -57,7 +57,7 @@ def in_blocks(pattern, quiet, slow, size=40):
 
 
 def neighbour(pattern, factor, length=0.05):
-    """A factor on everything, by time: a neighbour that is busy in some stretches and not in others.
+    """A factor on everything, by time: a neighbour that is busy in some stretches only.
 
     Args:
         pattern: for each stretch whether it is busy.

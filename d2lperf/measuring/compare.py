@@ -35,11 +35,14 @@ from d2lperf.measuring.verdict import Rounds, judge, least_rounds, precise, roun
 
 __all__ = ["ResultsDiffer", "compare", "measure", "sweep"]
 
-# Seconds for each function: until when precision is improved, for how long a function that varies
-# by itself is looked for, and when sampling ends without a verdict.
-PRECISE_S, WATCH_S, LIMIT_S = 0.3, 0.75, 1.7
+# Default budgets are multiplied by this. The tests' kernels set it to be done sooner.
+SHARE = float(os.environ.get("D2LPERF_BUDGET", 1))
+BUDGET_S = 0.5 * SHARE  # of measure
+# Of compare, in seconds for each function: until when precision is improved, for how long a
+# function that varies by itself is looked for, and when sampling ends without a verdict.
+PRECISE_S, WATCH_S, LIMIT_S = 0.3 * SHARE, 0.75 * SHARE, 1.7 * SHARE
 ENOUGH_ROUNDS = 64  # to see whether a function varies by itself
-MOST_SLOW_S = 30.0  # in all, for functions so slow that few rounds fit
+MOST_SLOW_S = 30.0 * SHARE  # in all, for functions so slow that few rounds fit
 
 LOOKS = tuple(n for e in range(1, 24) for n in (2**e, 3 * 2 ** (e - 1)))  # 2, 3, 4, 6, 8, 12, ...
 
@@ -52,7 +55,7 @@ def measure(
     *,
     name: str | None = None,
     setup: Callable[[], Any] | None = None,
-    budget_s: float = 0.5,
+    budget_s: float = BUDGET_S,
     confidence: float = 0.95,
     progress: bool | None = None,
     instruments: Instruments | None = None,
@@ -204,7 +207,7 @@ def compare(
             until then as its attribute `partial` (a `Comparison`).
 
     >>> table = compare({"sum": lambda: sum(range(50)), "more": lambda: sum(range(500)) - 123525},
-    ...                 check=lambda a, b: a == b, budget_s=0.2)
+    ...                 check=lambda a, b: a == b)
     >>> table["more"].verdict
     'slower'
     """

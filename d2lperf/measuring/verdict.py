@@ -411,8 +411,8 @@ def _advice(
         if target <= 0:
             return ""
         need = max(taken + 1, math.ceil(taken * max(1.0, (high - low) / 2 / target) ** 2))
-    each_s = rounds.rounds_s / max(1, taken + len(rounds.discarded))
-    seconds = rounds.before_s + 1.5 * need * each_s
+    # What a kept round costs, with the discarded ones between.
+    seconds = rounds.before_s + 1.5 * need * rounds.rounds_s / max(1, taken)
     if seconds > MOST_ADVISED_S:
         return "; it would take more than ten minutes to decide on this machine"
     return f"; budget_s={round_up(seconds):g} should decide"

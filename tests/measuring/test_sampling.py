@@ -83,7 +83,7 @@ def test_a_clock_that_does_not_move_is_told(clock):
 
 @pytest.mark.parametrize("call_s", [1e-6, 1e-4, 3e-3])
 def test_a_coarse_clock_costs_neither_millions_of_calls_nor_the_result(clock, call_s):
-    """Ticks of 16 ms, as some systems have: the first edition called a 100 µs function 3e6 times."""
+    """Ticks of 16 ms, as some systems have: a function of 100 µs was called three million times."""
     work = clock.work(call_s)
     coarse = Instruments(lambda: math.floor(clock.now / 0.016) * 0.016, clock.cpu, None)
     found = measure(work, instruments=coarse, budget_s=5)
