@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -98,3 +100,16 @@ def test_claims_are_noted_where_it_is_asked(monkeypatch, tmp_path, capsys):
     assert strict.claim(lines[0])[0] == outcome
     monkeypatch.setenv("D2LPERF_CLAIMS", str(tmp_path / "none" / "claims.txt"))
     assert found.expect("one", faster_than="three").outcome == outcome  # nothing is lost by it
+
+
+@pytest.mark.parametrize(("share", "budget_s"), [(None, 0.5), ("0.3", 0.15)])
+def test_default_budgets_are_shortened_by_one_setting(share, budget_s):
+    environment = {k: v for k, v in os.environ.items() if k != "D2LPERF_BUDGET"}
+    environment |= {"D2LPERF_BUDGET": share} if share else {}
+    code = (
+        "import d2lperf, inspect; print(inspect.signature(d2lperf.measure).parameters['budget_s'])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert run.stdout == f"budget_s: 'float' = {budget_s}\n"
