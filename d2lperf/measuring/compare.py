@@ -397,7 +397,7 @@ class _Run:
 
     def _take_rounds(self, ends: float, show: Callable[[float], None]) -> None:
         turns, k, began = self.turns, len(self.subjects), self.clock()
-        slower = 4 if self.isolated else 1
+        slower = 3 if self.isolated else 1
         precise_at = began + PRECISE_S * k * slower
         watched_at = began + WATCH_S * k * slower
         cpu = self.instruments.cpu_clock()

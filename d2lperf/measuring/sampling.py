@@ -444,6 +444,7 @@ class Turns:
         self.kept = Rounds(names, baseline, *empty, first_calls_s, {}, before_s=before_s)
         self._in_a_row = 0  # rounds discarded
         self._outdated = False
+        self._patience = 1.0  # factor on what goes beyond the plan
         # What a phase is expected to give. It follows the machine: where a load has come to stay,
         # its level becomes the plan, and rounds are not discarded for ever.
         self._recent = {name: deque([calls_s[name]], maxlen=5) for name in names}
@@ -472,6 +473,8 @@ class Turns:
             # So many in a row are no accident: the functions, or the machine, have changed.
             levels = {name: stats.median(last) for name, last in self._recent.items()}
             self.plans = common_plans(self.subjects, levels, within=4.0)  # from a few noisy phases
+            # Where times jump all the time that is how this machine is: allow for more.
+            self._patience *= 1 if self._outdated else 2
             self._in_a_row, self._outdated = 0, False
         clock, cpu_clock = self._instruments.clock, self._instruments.cpu_clock
         cpu, wall = cpu_clock(), clock()
@@ -484,7 +487,7 @@ class Turns:
             self.kept.discarded.append(beyond)
             self._in_a_row += 1
             return False
-        self._in_a_row = 0
+        self._in_a_row, self._patience = 0, max(1.0, 0.9 * self._patience)
         for name, (first, second) in phases.items():
             self.kept.lower_s[name].append((lower_value(first), lower_value(second)))
             self.kept.upper_s[name].append((upper_value(first), upper_value(second)))
@@ -504,8 +507,9 @@ class Turns:
         beyond: list[str] = []
         for subject in (*order, *reversed(order)):
             name, plan = subject.name, self.plans[subject.name]
-            expected, factor = stats.median(self._recent[name]), self._rules.void_factor
-            taken = subject.phase(plan)
+            expected = stats.median(self._recent[name])
+            factor = self._rules.void_factor * self._patience
+            taken = subject.phase(replace(plan, limit_s=plan.limit_s * self._patience))
             phases[name].append(taken)
             # Samples are kept whatever becomes of the round: they are part of the spread.
             self.kept.samples_s[name].extend(taken)

@@ -38,7 +38,8 @@ BASELINE = "baseline"
 # An interval that reaches further than this many margins (of at least 1 %) from 1 is too wide to
 # say that there is no measurable difference.
 WIDE_MARGINS = 3
-# No interval is narrower than this about its estimate: so far two copies of the same code differ.
+# No interval is narrower than this about its estimate: where code and data happen to lie in memory
+# makes small differences that are not the function's own (Mytkowicz et al., ASPLOS 2009).
 LEAST_HALF_WIDTH = 0.0025
 # A function varies by itself where it alone was slow in this share more of the rounds than the
 # other, beyond the chance PROVEN_P. Below SUSPECT_P more rounds are needed.
