@@ -25,31 +25,27 @@ def check_callable(fn: Any, what: str) -> None:
 def named(functions: Mapping[str, Callable] | Iterable[Callable]) -> dict[str, Callable]:
     """Return name -> function, with clear complaints."""
     if isinstance(functions, Mapping):
-        found = {str(name): fn for name, fn in functions.items()}
-        if len(found) != len(functions):
-            raise ValueError(f"two of the names read the same: {list(functions)}.")
+        pairs = [(str(name), fn) for name, fn in functions.items()]
     elif callable(functions) or isinstance(functions, str) or not isinstance(functions, Iterable):
         raise TypeError(
             "compare takes a dictionary of functions, such as "
             f'{{"eager": f, "scripted": g}}, but got {type(functions).__name__}.'
         )
     else:
-        functions = list(functions)
-        for place, fn in enumerate(functions):
-            check_callable(fn, f"function number {place}")
-        found = {name_of(fn): fn for fn in functions}
-        if len(found) != len(functions):
-            raise ValueError(
-                f"these functions share names: {[name_of(fn) for fn in functions]}. "
-                'Give a dictionary, such as {"eager": f, "scripted": g}.'
-            )
+        pairs = [(name_of(fn), fn) for fn in functions]
+    for name, fn in pairs:
+        check_callable(fn, repr(name))
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError(
+            f"two functions share a name: {[name for name, _ in pairs]}. "
+            'Give a dictionary, such as {"eager": f, "scripted": g}.'
+        )
     if len(found) < 2:
         raise ValueError(
-            f"compare needs at least two functions, but got {len(found)}: {list(found)}. "
+            f"compare needs at least two functions, but got {list(found)}. "
             "Use measure() for a single one."
         )
-    for name, fn in found.items():
-        check_callable(fn, f"{name!r}")
     return found
 
 

@@ -14,20 +14,9 @@ from statistics import NormalDist
 
 import numpy as np
 
-__all__ = [
-    "disturbed",
-    "excess_p",
-    "hodges_lehmann",
-    "median",
-    "min_pairs",
-    "quartiles",
-    "quiet_limit",
-    "quiet_rounds",
-    "rank_sum_interval",
-    "signed_rank_interval",
-    "simultaneous_confidence",
-    "two_levels",
-]
+__all__ = ["disturbed", "excess_p", "hodges_lehmann", "median", "min_pairs", "quartiles"]
+__all__ += ["quiet_limit", "quiet_rounds", "rank_sum_interval", "signed_rank_interval"]
+__all__ += ["simultaneous_confidence", "two_levels"]
 
 Pairs = Sequence[tuple[float, float]]
 
@@ -35,27 +24,17 @@ MOST_PAIRS = 400  # more are averaged in groups: their pairwise means would fill
 
 
 def _as_vector(x: Sequence[float], what: str) -> np.ndarray:
-    """Return `x` as a float64 vector; complain about anything that is not a list of numbers."""
     values = np.asarray(x, dtype=np.float64)
     if values.ndim != 1 or values.size == 0:
-        raise ValueError(
-            f"{what} needs a non-empty one-dimensional sequence of numbers, "
-            f"but got shape {values.shape}. Pass the samples as a flat list."
-        )
-    if np.isnan(values).any():
-        raise ValueError(
-            f"{what} needs numbers, but {int(np.isnan(values).sum())} of {values.size} are NaN. "
-            "Remove them, and find out why they are there."
-        )
+        raise ValueError(f"{what} needs a non-empty flat list of numbers: shape {values.shape}.")
+    if lost := int(np.isnan(values).sum()):
+        raise ValueError(f"{what} needs numbers, but {lost} of {values.size} are NaN.")
     return values
 
 
 def _check_confidence(confidence: float) -> None:
     if not 0 < confidence < 1:
-        raise ValueError(
-            f"confidence must lie between 0 and 1, but got {confidence!r}. "
-            "Write 0.95 for a 95 % interval."
-        )
+        raise ValueError(f"confidence must lie between 0 and 1, such as 0.95: {confidence!r}.")
 
 
 def median(x: Sequence[float]) -> float:
@@ -75,9 +54,6 @@ def quartiles(x: Sequence[float]) -> tuple[float, float]:
     """
     low, high = np.percentile(_as_vector(x, "quartiles"), [25, 75])
     return float(low), float(high)
-
-
-# ------------------------------------------------------------------------------- intervals
 
 
 def _few(x: Sequence[float], what: str) -> np.ndarray:
@@ -102,9 +78,6 @@ def hodges_lehmann(x: Sequence[float]) -> float:
     It is nearly as precise as the mean for normal noise and hardly moves when up to
     29 % of the values are wild (Hodges and Lehmann, *Annals of Mathematical
     Statistics* 34, 1963). Of more than 400 values neighbours are averaged first.
-
-    Args:
-        x: n >= 1 numbers, any unit.
 
     >>> hodges_lehmann([1.0, 2.0, 3.0, 1000.0])
     2.75
@@ -196,13 +169,8 @@ def rank_sum_interval(
     and Chicken, section 4.3). It assumes independent values of the same distribution but for the
     shift; a drift widens it.
 
-    Args:
-        x: m values.
-        y: n values; m times n at most some thousands.
-        confidence: least probability that the interval covers the shift.
-
     Returns:
-        `(estimate, low, high)`; infinite ends where there are too few values.
+        `(estimate, low, high)`; infinite ends where there are too few values for the confidence.
 
     >>> rank_sum_interval([5.0, 6.0, 7.0, 8.0], [1.0, 2.0, 3.0, 4.0])
     (4.0, 1.0, 7.0)
@@ -216,7 +184,7 @@ def rank_sum_interval(
 
 
 def simultaneous_confidence(confidence: float, intervals: int) -> float:
-    """Return the confidence each of several intervals needs so that all hold together (Bonferroni).
+    """Return the confidence of each of several intervals so that all hold together (Bonferroni).
 
     >>> round(simultaneous_confidence(0.95, 5), 4)
     0.99
@@ -227,9 +195,6 @@ def simultaneous_confidence(confidence: float, intervals: int) -> float:
     return 1 - (1 - confidence) / intervals
 
 
-# ---------------------------------------------------------------------------------- levels
-
-
 def quiet_limit(x: Sequence[float]) -> tuple[float, float]:
     """Return a function's quiet level, and the limit above which a time counts as disturbed.
 
@@ -237,9 +202,6 @@ def quiet_limit(x: Sequence[float]) -> tuple[float, float]:
     it is found also where most times are disturbed. The limit lies 10 % above it, or three
     (five) times as far as the level lies above the 5th (2nd) percentile: for a bell curve that is
     more than two standard deviations above the centre.
-
-    Args:
-        x: n >= 1 positive times, any unit.
 
     >>> quiet_limit([1.0] * 9 + [3.0])
     (1.0, 1.1)
@@ -256,10 +218,6 @@ def disturbed(first: Pairs, second: Pairs) -> tuple[np.ndarray, np.ndarray]:
 
     The limit of both is as far above their levels as the more generous one, so that the counts
     can be compared.
-
-    Args:
-        first: for each round two positive times of one function, any unit.
-        second: those of the other.
     """
     pairs = [np.asarray(rounds, dtype=np.float64).reshape(-1, 2) for rounds in (first, second)]
     if not all(p.size for p in pairs):
@@ -285,9 +243,6 @@ def quiet_rounds(first: Pairs, second: Pairs) -> list[int]:
     Returns:
         The numbers of the rounds to use, in order.
 
-    Raises:
-        ValueError: the functions have different numbers of rounds.
-
     >>> quiet_rounds([(1.0, 1.0)] * 9 + [(1.0, 3.0)], [(2.0, 2.0)] * 10)
     [0, 1, 2, 3, 4, 5, 6, 7, 8]
     """
@@ -305,30 +260,20 @@ def quiet_rounds(first: Pairs, second: Pairs) -> list[int]:
 def excess_p(more: int, fewer: int, share: float = 0.5) -> float:
     """Return the chance of so uneven a split by luck: the one-sided binomial test.
 
-    Args:
-        more: how often one side was hit.
-        fewer: how often the other one was.
-        share: chance that a single hit falls on the first side.
-
-    Returns:
-        P(X >= more), X binomial of `more + fewer` trials with probability `share`.
+    That is P(X >= more) for X binomial of `more + fewer` trials with probability `share`.
 
     >>> excess_p(5, 0), excess_p(0, 0)
     (0.03125, 1.0)
     """
     n = more + fewer
-    if not 0 < share < 1 or more == 0:
+    if more == 0 or not 0 < share < 1:
         return 1.0
-    log_choose = math.lgamma(n + 1)
-    terms = (
-        log_choose
-        - math.lgamma(k + 1)
-        - math.lgamma(n - k + 1)
-        + k * math.log(share)
-        + (n - k) * math.log1p(-share)
-        for k in range(more, n + 1)
-    )
-    return min(1.0, round(math.fsum(map(math.exp, terms)), 12))
+
+    def log_p(k: int) -> float:
+        choose = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+        return choose + k * math.log(share) + (n - k) * math.log1p(-share)
+
+    return min(1.0, round(math.fsum(math.exp(log_p(k)) for k in range(more, n + 1)), 12))
 
 
 def two_levels(
@@ -341,12 +286,9 @@ def two_levels(
     evenly spread group it is 75 %, for a bell curve 64 %.
 
     Args:
-        x: n positive times, any unit.
+        x: n positive times.
         least_share: of the times that each group must hold.
-        least_ratio: of the two levels.
-
-    Returns:
-        The medians of the two groups in the unit of `x`, or None.
+        least_ratio: of the two levels, which are the medians of the groups.
 
     >>> two_levels([1.0, 1.1, 1.0, 8.0, 7.9, 8.2]), two_levels([1.0, 1.1, 1.2])
     ((1.0, 8.0), None)

@@ -575,9 +575,9 @@ def test_an_error_comes_through_with_what_was_measured(clock, error, at):
         (len, TypeError, "dictionary of functions"),
         ("ab", TypeError, "dictionary of functions"),
         (5, TypeError, "dictionary of functions"),
-        ([len, 3], TypeError, "function number 1"),
-        ([len, len], ValueError, "share names"),
-        ({1: len, "1": len}, ValueError, "read the same"),
+        ([len, 3], TypeError, "'int' must be a function"),
+        ([len, len], ValueError, "share a name"),
+        ({1: len, "1": len}, ValueError, "share a name"),
     ],
 )
 def test_bad_functions_are_explained(functions, error, words):
