@@ -26,7 +26,6 @@ from d2lperf.measuring.sampling import (
     ISOLATED_RULES,
     RULES,
     Instruments,
-    Rules,
     Subject,
     Turns,
     undisturbed,
@@ -45,9 +44,6 @@ ENOUGH_ROUNDS = 64  # to see whether a function varies by itself
 MOST_SLOW_S = 30.0 * SHARE  # in all, for functions so slow that few rounds fit
 
 LOOKS = tuple(n for e in range(1, 24) for n in (2**e, 3 * 2 ** (e - 1)))  # 2, 3, 4, 6, 8, 12, ...
-
-
-# --------------------------------------------------------------------------------- one function
 
 
 def measure(
@@ -140,9 +136,6 @@ def measure(
         _attach(error, result, f"measure() stopped after {len(samples_s)} samples")
         raise
     return result()
-
-
-# ----------------------------------------------------------------------------- several functions
 
 
 def compare(
@@ -306,7 +299,7 @@ class _Run:
         self.subjects, self.baseline, self.isolated = subjects, baseline, isolated
         self.confidence, self.margin = confidence, margin
         self.instruments, self.clock = instruments, instruments.clock
-        self.rules: Rules = ISOLATED_RULES if isolated else RULES
+        self.rules = ISOLATED_RULES if isolated else RULES
         self.began = self.clock()
         self.stage = "the first calls"
         self.turns: Turns | None = None
@@ -450,9 +443,6 @@ class _Run:
             notes=self.notes,
             machine=None if partial else machine_card(touch=False),
         )
-
-
-# ------------------------------------------------------------------- arguments, errors, progress
 
 
 def _check_options(setup: Any, budget_s: Any) -> None:

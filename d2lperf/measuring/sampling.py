@@ -30,19 +30,8 @@ from d2lperf.machine import usable_cores
 from d2lperf.measuring import stats
 from d2lperf.measuring.verdict import Rounds
 
-__all__ = [
-    "ISOLATED_RULES",
-    "RULES",
-    "Instruments",
-    "Plan",
-    "Rules",
-    "Subject",
-    "Turns",
-    "common_plans",
-    "lower_value",
-    "undisturbed",
-    "upper_value",
-]
+__all__ = ["ISOLATED_RULES", "RULES", "Instruments", "Plan", "Rules", "Subject", "Turns"]
+__all__ += ["common_plans", "lower_value", "undisturbed", "upper_value"]
 
 
 @dataclass(frozen=True)
@@ -119,9 +108,6 @@ RULES = Rules()
 ISOLATED_RULES = Rules(samples=40, settle_s=5e-3, limit_factor=math.inf, rest_s=0.1)
 
 
-# ------------------------------------------------------------------ leaving things as they were
-
-
 def _keep_random_state() -> Callable[[], None]:
     """Note the state of the global random generators; return what puts it back.
 
@@ -175,9 +161,6 @@ def undisturbed() -> Iterator[None]:
         restore_random_state()
 
 
-# --------------------------------------------------------------------------------- one function
-
-
 class Subject:
     """A function under the clock: the only place where a function is called and timed.
 
@@ -195,24 +178,13 @@ class Subject:
         instruments: Instruments | None = None,
         rules: Rules = RULES,
     ):
-        """Take a function.
-
-        Args:
-            name: shown in results.
-            fn: called without arguments, or with what `setup` returned unless that is None.
-            setup: called before each sample, outside the clock; a sample is then one call.
-            instruments: clock and synchronisation.
-            rules: constants of the method.
-        """
-        self.name = name
-        self.first_calls_s: list[float] = []
-        self._fn = fn
-        self._setup = setup
-        self._clock = (instruments or Instruments()).clock
-        given = (instruments or Instruments()).synchronize
-        self._ask_torch = given == "auto"
-        self._wait = None if self._ask_torch else given
-        self._rules = rules
+        """Take a function; with `setup` a sample is one call, prepared outside the clock."""
+        instruments = instruments or Instruments()
+        self.name, self.first_calls_s = name, []
+        self._fn, self._setup, self._rules = fn, setup, rules
+        self._clock = instruments.clock
+        self._ask_torch = instruments.synchronize == "auto"
+        self._wait = None if self._ask_torch else instruments.synchronize
         self._tick_s = 0.0
 
     @property
@@ -282,8 +254,8 @@ class Subject:
         spent = 0.0
         while len(calls) < rules.warm_up_most:
             fastest = min(calls)
-            least = 2 if fastest > rules.very_slow_s else 3 if fastest > rules.slow_s else None
-            least = least or rules.warm_up_calls
+            slow = (fastest > rules.slow_s) + (fastest > rules.very_slow_s)
+            least = (rules.warm_up_calls, 3, 2)[slow]
             settled = max(calls[-3:]) <= 2 * fastest or spent >= rules.warm_up_s
             over = len(calls) >= 2 and spent + fastest > most_s
             if over or (len(calls) >= least and settled):
@@ -378,9 +350,6 @@ def upper_value(samples: list[float]) -> float:
     return sorted(samples)[-1 - (len(samples) - 1) // 4]
 
 
-# ---------------------------------------------------------------------------- several functions
-
-
 def common_plans(
     subjects: list[Subject], calls_s: dict[str, float], within: float = 2.0
 ) -> dict[str, Plan]:
@@ -425,16 +394,7 @@ class Turns:
         rules: Rules = RULES,
         before_s: float = 0.0,
     ):
-        """Plan the phases.
-
-        Args:
-            subjects: the functions.
-            calls_s: name -> estimated seconds of a call.
-            baseline: name of the one that the others are compared with.
-            instruments: clocks, and the generator that draws the orders.
-            rules: constants of the method.
-            before_s: seconds that have passed already.
-        """
+        """Plan the phases, from the estimated seconds of a call (`calls_s`, by name)."""
         self.subjects, self._instruments, self._rules = subjects, instruments, rules
         self.plans = common_plans(subjects, calls_s)
         self.discarded_cpu_s = self.discarded_wall_s = 0.0
@@ -464,8 +424,7 @@ class Turns:
 
     def rounds(self) -> Rounds:
         """What was measured so far."""
-        loops = {name: plan.loops for name, plan in self.plans.items()}
-        return replace(self.kept, loops=loops)
+        return replace(self.kept, loops={name: plan.loops for name, plan in self.plans.items()})
 
     def take(self) -> bool:
         """Run one round; return whether it was kept."""

@@ -12,22 +12,9 @@ from dataclasses import dataclass, field
 from d2lperf.measuring import stats
 from d2lperf.measuring.formats import format_ratio
 
-__all__ = [
-    "BASELINE",
-    "FASTER",
-    "NOT_DECIDED",
-    "NO_DIFFERENCE",
-    "SLOWER",
-    "Ratio",
-    "Rounds",
-    "Timed",
-    "judge",
-    "least_rounds",
-    "nominal_confidence",
-    "precise",
-    "round_up",
-    "settled",
-]
+__all__ = ["BASELINE", "FASTER", "NOT_DECIDED", "NO_DIFFERENCE", "SLOWER", "Ratio", "Rounds"]
+__all__ += ["Timed", "judge", "least_rounds", "nominal_confidence", "precise", "round_up"]
+__all__ += ["settled"]
 
 FASTER = "faster"
 SLOWER = "slower"
@@ -153,11 +140,6 @@ def nominal_confidence(confidence: float, intervals: int, rounds: int) -> float:
     intervals hold together as often as promised (`tests/measuring/test_verdict.py` simulates it).
     A look at two rounds, where none but the slowest functions stop, may take three fifths.
 
-    Args:
-        confidence: wanted for all intervals and all looks together.
-        intervals: how many there are.
-        rounds: that this one rests on.
-
     >>> round(nominal_confidence(0.95, 1, 64), 3)
     0.99
     """
@@ -196,8 +178,8 @@ def judge(
 
     Args:
         rounds: what was measured.
-        name: of the function that the ratio is about.
-        other: of the one that it is compared with.
+        name: the function that the ratio is about.
+        other: the one that it is compared with.
         confidence: that all `intervals` hold, whenever sampling ended.
         margin: a difference smaller than this fraction does not count.
         intervals: how many are looked at together.
@@ -258,9 +240,6 @@ def precise(found: Ratio) -> bool:
         return False
     half = math.log(found.high / found.low) / 2
     return half <= max(0.005, 0.05 * abs(math.log(found.ratio)))
-
-
-# --------------------------------------------------------------------------------- the parts
 
 
 def _interval(
