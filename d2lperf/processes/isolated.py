@@ -1,8 +1,8 @@
 """Functions under the clock in processes of their own, for `compare(..., isolated=True)`.
 
-Thread pools of two libraries in one process slow each other down: after NumPy's pool has run, its
-threads spin for a while and take the cores from torch's. In a process of its own each function has
-the pools to itself, and at each change of turn we wait until the other threads have gone to sleep.
+After NumPy's thread pool has run, its threads spin for a while and take the cores from torch's. In
+a process of its own each function has the pools to itself, and at each change of turn we wait until
+the other threads have gone to sleep.
 """
 
 from __future__ import annotations
@@ -34,11 +34,9 @@ def _settle_in(*args: Any, **options: Any) -> None:
 
 
 def _act(method: str, *args: Any) -> tuple[Any, list[float], bool]:
-    """Runs in a worker: let the subject do something; return what the kernel wants to know.
-
-    A process stays on its core, and one core may be a few per cent faster than another: two copies
-    of a function were told apart by that alone. So each phase starts on a core drawn at random.
-    """
+    """Runs in a worker: let the subject do something; return what the kernel wants to know."""
+    # One core may be a few per cent faster than another, and a process stays on its core: copies of
+    # a function were told apart by that alone. So each phase starts on a core drawn at random.
     if method == "phase":
         with suppress(AttributeError, OSError):  # not every system allows it
             cores = os.sched_getaffinity(0)
@@ -51,16 +49,14 @@ class _Remote:
     """A `Subject` whose function runs in a worker: the same methods and attributes."""
 
     def __init__(self, name: str, ask: Callable[..., tuple[Any, list[float], bool]]):
-        self.name, self._ask = name, ask
-        self.first_calls_s: list[float] = []
-        self.on_device = False
+        self.name, self._ask, self.first_calls_s, self.on_device = name, ask, [], False
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        return partial(self._act, method)
+        def act(*args: Any) -> Any:
+            value, self.first_calls_s, self.on_device = self._ask(self.name, method, *args)
+            return value
 
-    def _act(self, *task: Any) -> Any:
-        value, self.first_calls_s, self.on_device = self._ask(self.name, task)
-        return value
+        return act
 
 
 @contextmanager
@@ -86,12 +82,12 @@ def isolated_subjects(
     crew = engine.Crew(names, torch.get_num_threads())
     workers, last = dict(zip(named, crew.workers, strict=True)), ""
 
-    def ask(name: str, task: tuple[Any, ...]) -> Any:
+    def ask(name: str, method: str, *args: Any) -> tuple[Any, list[float], bool]:
         nonlocal last
-        if last not in ("", name) and task[0] != "plan":
+        if last not in ("", name) and method != "plan":
             time.sleep(rules.rest_s)
         last = name
-        crew.give(engine.pack(partial(_act, *task)), [workers[name]])
+        crew.give(engine.pack(partial(_act, method, *args)), [workers[name]])
         return crew.gather()[workers[name].index]
 
     with crew:

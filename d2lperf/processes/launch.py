@@ -1,9 +1,4 @@
-"""`launch(fn, workers=4)`: a function on several processes that can talk to each other.
-
-It works in a notebook, with functions, classes and closures of its cells. Each call gets fresh
-workers, joined in a process group of `torch.distributed` on this machine. Under ``torchrun`` the
-same call runs the function in place, so the same code runs on many hosts.
-"""
+"""`launch(fn, workers=4)`: a function on several processes that can talk to each other."""
 
 from __future__ import annotations
 
@@ -11,14 +6,14 @@ import inspect
 import math
 import os
 import socket
+import sys
 import warnings
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import Any
 
-import torch
 import torch.distributed as dist
+from torch.distributed.elastic.utils.store import barrier
 
 from d2lperf.device import accelerator_type, num_gpus
 from d2lperf.machine import usable_cores
@@ -40,18 +35,17 @@ def launch(
     deadline_s: float | None = None,
     on_report: Callable[[int, Any], Any] | None = None,
 ) -> list[Any]:
-    """Call `fn(*args)` on several worker processes at once; return what each returned, by rank.
+    """Call `fn(*args)` on several new processes at once; return what each returned, by rank.
 
-    In a worker the process group is there: `torch.distributed.get_rank()`, `get_world_size()` and
-    the collectives work as usual. What a worker prints appears in the launching cell, line by line
-    with its rank. Random numbers: torch has its default seed in every rank, as in any fresh
-    process (``torch.manual_seed(seed + rank)`` makes ranks differ); NumPy and `random` draw a new
-    seed in each worker.
+    In a worker the process group is there: `torch.distributed.get_rank()` and the collectives work
+    as usual. What it prints appears in the launching cell, line by line with its rank. torch has
+    its default seed in every rank (``torch.manual_seed(seed + rank)`` makes them differ); NumPy and
+    `random` have a new one.
 
     Args:
-        fn: the function. It and all it refers to is copied to each worker by cloudpickle; changes
-            made there do not come back. The default dtype, `no_grad`, the environment and the
-            folder of the caller are taken over.
+        fn: the function; functions and classes of notebook cells may be used. It and all it refers
+            to is copied to each worker; changes made there do not come back. The default dtype,
+            `no_grad`, the environment and the folder of the caller are taken over.
         workers: number of processes, at least 1.
         args: positional arguments of `fn`, the same for every rank.
         backend: "gloo" (CPU), that of this machine's accelerator such as "nccl" (rank i gets
@@ -61,12 +55,9 @@ def launch(
         deadline_s: seconds that `fn` may take. Default: no limit.
         on_report: called as `on_report(rank, value)` for each `report(value)` in a worker.
 
-    Under ``torchrun`` (RANK and WORLD_SIZE are set) `fn` is called in place, `workers` is not used,
-    `on_report` gets the values of its own rank, and every rank gets the results of all. The first
-    such call makes the group: `backend`, `threads` and `timeout_s` of later ones are not used.
-
-    Returns:
-        The results by rank. Tensors come as copies.
+    Under ``torchrun`` (RANK and WORLD_SIZE are set) `fn` is called in place, also on many hosts:
+    `workers` is not used, `on_report` gets the values of its own rank, and every rank gets all
+    results. The first such call makes the group, with its `backend`, `threads` and `timeout_s`.
 
     Raises:
         Exception: what `fn` raised, as it was, with `.rank`, caused by the worker's traceback.
@@ -76,14 +67,9 @@ def launch(
         TypeError, ValueError: an argument cannot be right, or cannot be sent to a worker.
         NotImplementedError: this system has no fork server (Windows).
 
-    >>> def add_ranks():
-    ...     import torch
-    ...     import torch.distributed as dist
-    ...     x = torch.tensor([1.0 + dist.get_rank()])
-    ...     dist.all_reduce(x)
-    ...     return x.item()
-    >>> launch(add_ranks, workers=2)
-    [3.0, 3.0]
+    >>> import torch.distributed as dist
+    >>> launch(dist.get_rank, workers=3)
+    [0, 1, 2]
     """
     _check(fn, args, on_report, workers, threads, timeout_s, deadline_s)
     in_place = "RANK" in os.environ and "WORLD_SIZE" in os.environ
@@ -99,14 +85,11 @@ def launch(
     task = _packed(fn, args, workers, store.port, group)
     with crew:
         crew.give(task)
-        return crew.gather(timeout_s, deadline_s)
+        return crew.gather(timeout_s, deadline_s or math.inf)
 
 
 def report(value: Any) -> None:
     """Send a value from a worker of `launch` to the notebook, to `on_report(rank, value)` there.
-
-    Args:
-        value: anything that can be pickled; tensors are copied.
 
     Raises:
         RuntimeError: called outside of a function that `launch` runs.
@@ -120,7 +103,6 @@ def report(value: Any) -> None:
 
 
 def _check(fn, args, on_report, workers, threads, timeout_s, deadline_s) -> None:
-    """Complain about arguments that cannot be right, before anything is started."""
     if not callable(fn):
         raise TypeError(
             f"launch takes a function, but got {fn!r}. Write launch(fn, args=(x,)), "
@@ -134,12 +116,10 @@ def _check(fn, args, on_report, workers, threads, timeout_s, deadline_s) -> None
             "For one argument write args=(x,), with the comma."
         )
     whole, real = ("whole number", int), ("number of seconds", (int, float))
-    for name, value, (kind, types) in (
-        ("workers", workers, whole),
-        ("threads", 1 if threads is None else threads, whole),
-        ("timeout_s", timeout_s, real),
-        ("deadline_s", 1 if deadline_s is None else deadline_s, real),
-    ):
+    numbers = {"workers": (workers, whole), "timeout_s": (timeout_s, real)}
+    numbers |= {"threads": (threads, whole)} if threads is not None else {}
+    numbers |= {"deadline_s": (deadline_s, real)} if deadline_s is not None else {}
+    for name, (value, (kind, types)) in numbers.items():
         if isinstance(value, bool) or not isinstance(value, types):
             raise TypeError(f"{name} is a {kind}, but got {value!r}.")
         if not 0 < value < math.inf:
@@ -159,9 +139,7 @@ def _check(fn, args, on_report, workers, threads, timeout_s, deadline_s) -> None
 
 
 def _backend(backend: str, workers: int) -> tuple[str, str | None]:
-    """The backend to use and the type of its devices, or why it cannot be that."""
-    if not dist.is_available():
-        raise RuntimeError("launch needs torch.distributed. Install an official build of torch.")
+    """The backend to use and the type of its devices."""
     kind = accelerator_type()
     theirs = dist.Backend.default_device_backend_map.get(kind, "gloo")
     devices = num_gpus() if theirs != "gloo" and dist.is_backend_available(theirs) else 0
@@ -177,8 +155,7 @@ def _backend(backend: str, workers: int) -> tuple[str, str | None]:
     return theirs, kind
 
 
-def _packed(fn: Callable, args: Sequence[Any], workers: int, *where: Any) -> engine.Packed:
-    """The function and its arguments, as they travel."""
+def _packed(fn: Callable, args: Sequence[Any], workers: int, *where: Any) -> list[memoryview]:
     try:
         task = engine.pack(partial(_member, fn, args, workers, *where))
     except Exception as error:
@@ -187,8 +164,7 @@ def _packed(fn: Callable, args: Sequence[Any], workers: int, *where: Any) -> eng
             f"{error}. Make it inside the function (open files, locks, generators and connections "
             "belong to one process)."
         ) from error
-    size = len(task[0]) + sum(memory.nbytes for memory in task[1])
-    if size > _LARGE_BYTES:
+    if (size := sum(map(len, task))) > _LARGE_BYTES:
         warnings.warn(
             f"launch copies {size / 1e6:,.0f} MB to each of {workers} workers: that is how much "
             "the function, its arguments and the variables it uses hold. Make or load the data "
@@ -200,41 +176,30 @@ def _packed(fn: Callable, args: Sequence[Any], workers: int, *where: Any) -> eng
 
 
 def _open_store() -> dist.TCPStore:
-    """Where the ranks find each other: in the kernel, so that it outlives each of them.
-
-    The system chooses the port. Left to itself, the store would listen on every interface.
-    """
-    # torch 2.6 takes a socket of ours only without libuv, and leaks it where it refuses.
-    libuv = tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 13)  # the oldest we tried
+    """Where the ranks find each other: in the kernel, so that it outlives each of them."""
+    # Left to itself, the store listens on every interface. With libuv, torch 2.6 takes no socket.
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as server:
         where, fd = server.getsockname(), server.detach()
-    return dist.TCPStore(
-        *where, is_master=True, wait_for_workers=False, master_listen_fd=fd, use_libuv=libuv
-    )
+    options = {"wait_for_workers": False, "master_listen_fd": fd, "use_libuv": False}
+    return dist.TCPStore(*where, is_master=True, **options)
 
 
 def _member(fn, args, workers, port, group) -> Any:
     """Runs in a worker: join the group, call the function."""
-    rank = engine.here.index
-    os.environ.update(
-        RANK=str(rank),
-        LOCAL_RANK=str(rank),
-        WORLD_SIZE=str(workers),
-        LOCAL_WORLD_SIZE=str(workers),
-        MASTER_ADDR="127.0.0.1",
-        MASTER_PORT=str(port),
-        OMP_NUM_THREADS=str(group.threads),  # for what is loaded later
-        TORCHELASTIC_USE_AGENT_STORE="True",  # a rank that joins again is a client of the store
-    )
-    for _, name in socket.if_nameindex():
-        if name in ("lo", "lo0"):
-            os.environ.update(GLOO_SOCKET_IFNAME=name, NCCL_SOCKET_IFNAME=name)
+    rank, loopback = engine.here.index, "lo0" if sys.platform == "darwin" else "lo"
+    variables = {
+        **dict.fromkeys(("RANK", "LOCAL_RANK"), rank),
+        **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), workers),
+        **dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), loopback),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "OMP_NUM_THREADS": group.threads,  # for what is loaded later
+        "TORCHELASTIC_USE_AGENT_STORE": True,  # a rank that joins again is a client of the store
+    }
+    os.environ.update({name: str(value) for name, value in variables.items()})
     # On a busy machine the last rank may come late. timeout_s is for the collectives, so the
     # ranks wait for each other before they make the group.
-    patient = timedelta(seconds=max(60, group.timeout_s))
-    store = dist.TCPStore("127.0.0.1", port, is_master=False, timeout=patient)
-    if store.add("d2lperf/here", 1) == workers:
-        store.set("d2lperf/all here", "")
-    store.wait(["d2lperf/all here"], patient)
+    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    barrier(store, workers, "d2lperf/here", max(60, group.timeout_s))
     group.join(rank, store=store, rank=rank, world_size=workers)
     return fn(*args)

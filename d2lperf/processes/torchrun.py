@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d as c10d
+from torch.distributed.elastic.utils.store import barrier
 
 from d2lperf.processes import engine
 
@@ -24,22 +25,21 @@ _calls = count()  # of calls in place, the same in every rank
 
 
 class Group(NamedTuple):
-    """How ranks are joined: backend, type of its devices, threads of torch, patience."""
+    """How ranks are joined."""
 
     backend: str
-    accelerator: str | None
-    threads: int
-    timeout_s: float
+    accelerator: str | None  # type of its devices, of which each rank gets one
+    threads: int  # of torch
+    timeout_s: float  # for a collective
 
     def join(self, local_rank: int, **where: Any) -> None:
         """Become a member; `where` is store, rank and world_size, or what the environment says."""
         device, timeout = None, timedelta(seconds=self.timeout_s)
         if self.accelerator:
             device = torch.device(self.accelerator, local_rank)
-            torch.get_device_module(device).set_device(device)
+            torch.accelerator.set_device_index(local_rank)
         for name in ("default_pg_timeout", "default_pg_nccl_timeout"):  # of groups made later
-            if getattr(c10d, name, None) is not None:
-                setattr(c10d, name, timeout)
+            setattr(c10d, name, timeout)
         dist.init_process_group(self.backend, timeout=timeout, device_id=device, **where)
         atexit.register(_leave)
 
@@ -71,8 +71,7 @@ def in_place(
 ) -> list[Any]:
     """Call the function in this process; return the results of all ranks, in every rank."""
     if not dist.is_initialized():
-        # It stays until the process ends: a second one in the same store would find the
-        # addresses of the first.
+        # It stays: a second one in the same store would find the addresses of the first.
         torch.set_num_threads(group.threads)
         group.join(int(os.environ.get("LOCAL_RANK", 0)))
     if deadline_s is not None:
@@ -83,22 +82,12 @@ def in_place(
     try:
         results: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(results, fn(*args))
-        _await_the_others(group.timeout_s)
+        # A rank that left at once would close connections from which a slower one still reads.
+        with suppress(Exception):  # the results are here; only the courtesy failed
+            key = f"d2lperf/done/{next(_calls)}"
+            barrier(c10d._get_default_store(), dist.get_world_size(), key, group.timeout_s)
         return results
     finally:
         engine.reporter = before
         if deadline_s is not None:
             faulthandler.cancel_dump_traceback_later()
-
-
-def _await_the_others(timeout_s: float) -> None:
-    """Go on when all ranks have their results.
-
-    A rank that left at once would close its connections while a slower one still reads from them.
-    The store is the launcher's, so waiting there needs no connection between ranks.
-    """
-    store, key = c10d._get_default_store(), f"d2lperf/done/{next(_calls)}"
-    with suppress(Exception):  # the results are here; only the courtesy failed
-        if store.add(key, 1) == dist.get_world_size():
-            store.set(f"{key}/all", "1")
-        store.wait([f"{key}/all"], timedelta(seconds=timeout_s))
