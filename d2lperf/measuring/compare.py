@@ -355,15 +355,14 @@ class _Run:
         )
         now, needed_s = self.clock(), need * self.turns.round_s
         if budget_s is None:
-            limit_s = LIMIT_S * k * (3 if self.isolated else 1)
-            ends = now + max(limit_s, min(3 * needed_s, MOST_SLOW_S))
+            ends = self._default_end(now)
         if now + needed_s > ends * (1 + 1e-9):
             self._refuse(ends, needed_s)
             return
         self.stage = "the rounds"
         cpu, wall = self.instruments.cpu_clock(), self.clock()
         with _progress(progress, ends - self.began) as show:
-            self._take_rounds(ends, show)
+            self._take_rounds(None if budget_s is None else ends, show)
         # More processor time than wall time: thread pools are at work, and may be in each
         # other's way. Functions on one thread cannot be.
         if self._threaded(cpu, wall) and not self.isolated:
@@ -374,6 +373,12 @@ class _Run:
                 )
             else:
                 self.refusal = find_interference(self.turns, self.instruments)
+
+    def _default_end(self, began: float) -> float:
+        """When sampling that has begun then ends without a budget: later for slow functions."""
+        k = len(self.subjects)
+        slow_s = 3 * least_rounds(self.confidence, k - 1) * self.turns.quickest_round_s
+        return began + max(LIMIT_S * k * (3 if self.isolated else 1), min(slow_s, MOST_SLOW_S))
 
     def _refuse(self, ends: float, needed_s: float) -> None:
         """Give up before the rounds; say which budget would do."""
@@ -388,7 +393,7 @@ class _Run:
         """Whether several threads have been at work since these readings of the clocks."""
         return self.instruments.cpu_clock() - cpu > THREADED * (self.clock() - wall)
 
-    def _take_rounds(self, ends: float, show: Callable[[float], None]) -> None:
+    def _take_rounds(self, given: float | None, show: Callable[[float], None]) -> None:
         turns, k, began = self.turns, len(self.subjects), self.clock()
         slower = 3 if self.isolated else 1
         precise_at = began + PRECISE_S * k * slower
@@ -403,6 +408,7 @@ class _Run:
                 narrow = now >= precise_at or all(map(precise, found))
                 if narrow and all(settled(each, self.margin) for each in found):
                     return
+            ends = self._default_end(began) if given is None else given
             # Room for the check for thread pools, where there will be one.
             reserve = k * CHECK_S if self._threaded(cpu, began) else 0.0
             reserve = min(reserve, 0.2 * (ends - self.began))

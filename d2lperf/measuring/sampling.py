@@ -408,6 +408,7 @@ class Turns:
         # What a phase is expected to give. It follows the machine: where a load has come to stay,
         # its level becomes the plan, and rounds are not discarded for ever.
         self._recent = {name: deque([calls_s[name]], maxlen=5) for name in names}
+        self._quickest_s = dict(calls_s)
 
     @property
     def count(self) -> int:
@@ -419,6 +420,17 @@ class Turns:
         """Seconds that a round is expected to take."""
         return sum(
             2 * (self._rules.rest_s + stats.median(self._recent[name]) * plan.calls)
+            for name, plan in self.plans.items()
+        )
+
+    @property
+    def quickest_round_s(self) -> float:
+        """Seconds of a round in which each call takes as long as in its quickest sample so far.
+
+        A short function that a neighbour holds up is not taken for a long one by this.
+        """
+        return sum(
+            2 * (self._rules.rest_s + self._quickest_s[name] * plan.calls)
             for name, plan in self.plans.items()
         )
 
@@ -479,6 +491,7 @@ class Turns:
                 self._recent[name].clear()
                 self._outdated = True
             self._recent[name].append(value)
+            self._quickest_s[name] = min(self._quickest_s[name], *taken)
             if ran_away or not 0 < value <= factor * expected:
                 beyond += [name] if name not in beyond else []
                 # The rest of the round cannot count any more. But what the others would take is

@@ -371,6 +371,15 @@ def test_short_functions_take_four_seconds_at_most(clock, call_s, noise, cpu_sha
     assert found["b"].verdict in ("no measurable difference", "not decided")
 
 
+@pytest.mark.parametrize("factor", [20, 3000])
+def test_a_load_does_not_make_a_short_function_a_long_one(clock, factor):
+    """1 ms, but 20 ms or 3 s while it warms up and for a while after: no seconds are added."""
+    later = lambda now, call: 1e-3 * (factor if 2 < call < 12 else 1)  # noqa: E731
+    found = fake_compare(clock, {n: clock.work(later) for n in "ab"}, progress=False)
+    held_up = sum(sum(s for s in each.first_calls_s if s > 0.01) for each in found)
+    assert found.elapsed_s <= 4 + held_up + 2 * 12 * 1e-3 * factor
+
+
 def test_never_stops_because_a_difference_has_shown_but_is_not_yet_known_well(clock):
     chance = random.Random(1)
     wide = lambda size: clock.work(lambda now, call: size * chance.uniform(1, 2.2))  # noqa: E731
