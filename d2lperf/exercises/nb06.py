@@ -131,7 +131,8 @@ def check_micro_batch(micro_batch: Callable[[int, int, int, int], tuple[int, int
         micro_batch: function of the memory, the fixed bytes, the bytes of one example and the
             batch size, that returns (examples in a micro-batch, number of micro-batches).
     """
-    cases = [(1000, 200, 10, 256), (1000, 200, 10, 80), (1000, 200, 10, 81), (50, 10, 40, 3)]
+    cases = [(1000, 200, 10, 256), (1000, 200, 10, 80), (1000, 200, 10, 81)]
+    cases += [(1000, 200, 10, 50), (50, 10, 40, 3)]
     for memory, fixed, each, batch in cases:
         size = min(batch, (memory - fixed) // each)
         right, found = (size, math.ceil(batch / size)), micro_batch(memory, fixed, each, batch)
