@@ -26,6 +26,7 @@ import sysconfig
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -43,7 +44,6 @@ __all__ = ["Crew", "LaunchTimeout", "WorkerError", "pack"]
 
 # The first optimiser of a process imports torch._dynamo, which takes longer than torch itself.
 _PRELOAD = ["torch", "d2lperf.processes.launch", "torch._dynamo"]
-_CHUNK = 1 << 20  # bytes that travel at once
 _PATIENCE_S = 1.0  # how long a "connection closed" waits for news of who closed it
 _GOODBYE_S = 3.0  # what workers may take to leave
 _ADVICE = "Return tensors, arrays, numbers and containers of them (compare: or pass check=False)."
@@ -77,9 +77,6 @@ class WorkerTraceback(Exception):
     """Shows the traceback of a worker, as the cause of the error that was raised there."""
 
 
-# ---- what travels
-
-
 class _Pickler(cloudpickle.Pickler):
     """Cloudpickle that does not copy the memory of tensors."""
 
@@ -104,62 +101,55 @@ def _unpack(packed: Sequence[Any]) -> Any:
 def _send(link: Connection, kind: str, packed: Sequence[memoryview] = ()) -> None:
     link.send((kind, [len(memory) for memory in packed]))
     for memory in packed:
-        for start in range(0, len(memory), _CHUNK):
-            link.send_bytes(memory[start : start + _CHUNK])
+        while memory:
+            memory = memory[os.write(link.fileno(), memory) :]
 
 
 def _receive(link: Connection) -> tuple[str, list[np.ndarray]]:
     kind, sizes = link.recv()
-    packed = [np.empty(size, np.uint8) for size in sizes]
-    for memory in packed:
-        count = 0
-        while count < len(memory):
-            count += link.recv_bytes_into(memory, count)
+    packed = [torch.empty(size, dtype=torch.uint8).numpy() for size in sizes]  # aligned for torch
+    for memory in map(memoryview, packed):
+        while memory:
+            if not (count := os.readv(link.fileno(), [memory])):
+                raise EOFError
+            memory = memory[count:]
     return kind, packed
 
-
-# ---- in a worker
 
 here: _Here | None = None
 reporter: Callable[[Any], Any] | None = None  # where `report` sends its value
 
 
-def _work(
-    index: int, label: str, settings: dict, link: Connection, out: Connection, err: Connection
-) -> None:
-    """Run in a worker, from its first moment to its last."""
-    global here, reporter
-    os.setpgid(0, 0)  # what it starts ends with it
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for name, fd, pipe in (("stdout", 1, out), ("stderr", 2, err)):
-        os.dup2(pipe.fileno(), fd)
-        pipe.close()
-        stream = open(fd, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
-        vars(sys).update({name: stream, f"__{name}__": stream})
-    faulthandler.enable(all_threads=False)
-    os.environ.clear()
-    os.environ.update(settings["environment"])
-    linecache.cache.update(settings["cells"])
-    for name, value in settings["torch"].items():
-        if getattr(torch, f"get_{name}")() != value:  # some setters import half of torch
-            getattr(torch, f"set_{name}")(value)
-    torch.set_grad_enabled(settings["grad"])
-    multiprocessing.set_start_method(None, force=True)  # as in any fresh process
-    # torch has its default seed, as in any fresh process. These two have the server's state.
-    random.seed()
-    np.random.seed()
-    here = _Here(index, label, link)
-    reporter = partial(here.send, "report", "the reported value")
-    here.live()
-    atexit._run_exitfuncs()  # which multiprocessing leaves out
-
-
 class _Here:
-    """The worker that this process is: it runs tasks one by one and answers the kernel."""
+    """The worker that this process is, from its first moment to its last."""
 
-    def __init__(self, index: int, label: str, link: Connection):
-        self.index, self._label, self._link = index, label, link
+    def __init__(self, index: int, label: str, settings: dict, *pipes: Connection):
+        global here, reporter
+        here, reporter = self, partial(self.send, "report", "the reported value")
+        self.index, self._label, self._link = index, label, pipes[0]
         self._sending, self._tasks = threading.Lock(), queue.SimpleQueue()
+        os.setpgid(0, 0)  # what it starts ends with it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for name, fd, pipe in (("stdout", 1, pipes[1]), ("stderr", 2, pipes[2])):
+            os.dup2(pipe.fileno(), fd)
+            pipe.close()
+            stream = open(fd, "w", 1, "utf-8", "backslashreplace", closefd=False)  # noqa: SIM115
+            vars(sys).update({name: stream, f"__{name}__": stream})
+        faulthandler.enable(all_threads=False)
+        atexit._clear()  # what the server would do at its end takes a while
+        weakref.finalize._registered_with_atexit = False
+        os.environ.clear()
+        os.environ.update(settings["environment"])
+        linecache.cache.update(settings["cells"])
+        for name, value in settings["torch"].items():
+            if getattr(torch, f"get_{name}")() != value:  # some setters import half of torch
+                getattr(torch, f"set_{name}")(value)
+        torch.set_grad_enabled(settings["grad"])
+        multiprocessing.set_start_method(None, force=True)  # as in any fresh process
+        random.seed()  # as torch does not: it has its default seed, as in any fresh process
+        np.random.seed()
+        self.live()
+        atexit._run_exitfuncs()  # which multiprocessing leaves out
 
     def live(self) -> None:
         threading.Thread(target=self._listen, daemon=True).start()
@@ -182,13 +172,12 @@ class _Here:
 
     def _listen(self) -> None:
         """In a thread: take tasks, say where the function is, end together with the kernel."""
-        main = threading.main_thread().ident
         try:
             while True:
                 kind, task = _receive(self._link)
                 if kind == "where":
-                    frames = traceback.extract_stack(sys._current_frames()[main])
-                    self.send("where", "its place", _place(frames))
+                    frame = sys._current_frames()[threading.main_thread().ident]
+                    self.send("where", "its place", _place(traceback.extract_stack(frame)))
                 else:
                     self._tasks.put(task if kind == "task" else None)
         except (EOFError, OSError):
@@ -231,23 +220,20 @@ def _words(error: BaseException) -> str:
 
 
 def _said_of_others(error: BaseException) -> str:
-    """What torch.distributed says of other ranks by this error: "lost", "late" or nothing.
-
-    Words alone do not decide: a RuntimeError that the user's code raises is the user's own. The
-    instruction at which the innermost frame stopped tells a `raise` from a call into C++.
-    """
+    """What torch.distributed says of other ranks by this error: "lost", "late" or nothing."""
+    # A RuntimeError that the user's code raises is the user's own, whatever its words. The
+    # instruction at which the innermost frame stopped tells a `raise` from a call into C++.
     frames = error.__traceback__
     if not isinstance(error, RuntimeError) or frames is None:
         return ""
     message = _words(error)
-    if not isinstance(error, dist.DistError):
-        while frames.tb_next is not None:
-            frames = frames.tb_next
-        code = frames.tb_frame.f_code
-        raised = dis.opname[code.co_code[frames.tb_lasti]] == "RAISE_VARARGS"
-        theirs = not raised or code.co_filename.startswith(_COLLECTIVES)
-        if not (theirs and _SPEAKER.search(message)):
-            return ""
+    while frames.tb_next is not None:
+        frames = frames.tb_next
+    code = frames.tb_frame.f_code
+    raised = dis.opname[code.co_code[frames.tb_lasti]] == "RAISE_VARARGS"
+    theirs = code.co_filename.startswith(_COLLECTIVES) or not raised
+    if not isinstance(error, dist.DistError) and not (theirs and _SPEAKER.search(message)):
+        return ""
     return "late" if _LATE.search(message) else "lost" if _LOST.search(message) else ""
 
 
@@ -257,8 +243,6 @@ def _kill(pid: int) -> None:
         with suppress(OSError):
             kill(pid, signal.SIGKILL)
 
-
-# ---- in the kernel
 
 _starting = threading.Lock()
 
@@ -311,7 +295,7 @@ class Worker:
         self.open["out"], out = multiprocessing.Pipe(duplex=False)
         self.open["err"], err = multiprocessing.Pipe(duplex=False)
         self.process = multiprocessing.get_context("forkserver").Process(
-            target=_work, args=(self.index, self.label, settings, link, out, err), daemon=False
+            target=_Here, args=(self.index, self.label, settings, link, out, err), daemon=False
         )
         with link, out, err, _server():
             self.process.start()
@@ -325,7 +309,7 @@ class Worker:
         if status < 0:
             how = f"was killed by signal {-status} ({names.get(status, 'without a name')})"
             hint = "That is a crash in compiled code; what it wrote is above, if it did."
-        if -status in (signal.SIGKILL, signal.SIGTERM):
+        if status in (-signal.SIGKILL, -signal.SIGTERM):
             hint = "If nobody did that by hand, the system may have run out of memory."
         with suppress(OSError):
             if status == 255:
@@ -343,11 +327,11 @@ class Crew:
 
     def __init__(self, names: dict[str, str], threads: int, on_report: Callable | None = None):
         if "forkserver" not in multiprocessing.get_all_start_methods():
-            raise NotImplementedError(
-                f"Workers are forks of a server process, which {sys.platform} does not support. "
-                "Use WSL 2 (Linux in Windows), or write the function and its launch to a script "
-                f"and run it with: torchrun --nproc-per-node {len(names)} script.py"
+            text = f"Workers are forks of a server process, which {sys.platform} does not support. "
+            text += (
+                "Use WSL 2 (Linux in Windows), or write function and launch to a script and run: "
             )
+            raise NotImplementedError(f"{text}torchrun --nproc-per-node {len(names)} script.py")
         cells = {k: v for k, v in linecache.cache.items() if len(v) == 4 and not os.path.exists(k)}
         state = {name: getattr(torch, f"get_{name}")() for name in _SETTINGS}
         self._settings = {
@@ -436,7 +420,7 @@ class Crew:
             self._show(worker, name, rest)
 
     def _on_output(self, worker: Worker, name: str) -> None:
-        data = os.read(worker.open[name].fileno(), _CHUNK)
+        data = os.read(worker.open[name].fileno(), 1 << 20)
         if not data:
             return self._close(worker, name)
         worker.begun.setdefault(name, bytearray()).extend(data)
@@ -507,11 +491,11 @@ class Crew:
             for worker in self.workers:
                 if kind is not None and "end" in worker.open:
                     _kill(worker.process.pid)
-                if kind is not None and "link" in worker.open:
-                    self._close(worker, "link")  # we may have stopped inside a message
-                elif "link" in worker.open:
-                    with suppress(ConnectionError):
+                with suppress(KeyError, ConnectionError):
+                    if kind is None:
                         _send(worker.open["link"], "leave")
+                    else:  # we may have stopped inside a message
+                        self._close(worker, "link")
             end = time.monotonic() + _GOODBYE_S
             while any(w.open.keys() - {"link"} for w in self.workers) and time.monotonic() < end:
                 self._step(end - time.monotonic())

@@ -1,8 +1,7 @@
 """Functions under the clock in processes of their own, for `compare(..., isolated=True)`.
 
-After NumPy's thread pool has run, its threads spin for a while and take the cores from torch's. In
-a process of its own each function has the pools to itself, and at each change of turn we wait until
-the other threads have gone to sleep.
+Threads of NumPy's pool spin for a while after they have run, and take the cores from torch's. So
+each function has a process of its own, and at a change of turn we wait until threads are asleep.
 """
 
 from __future__ import annotations
@@ -23,14 +22,11 @@ from d2lperf.processes import engine
 
 __all__ = ["isolated_subjects"]
 
-_here: Subject | None = None  # in a worker: its function
-
 
 def _settle_in(*args: Any, **options: Any) -> None:
     """Runs in a worker: take the function."""
-    global _here
     gc.disable()
-    _here = Subject(*args, **options)
+    engine.here.subject = Subject(*args, **options)
 
 
 def _act(method: str, *args: Any) -> tuple[Any, list[float], bool]:
@@ -42,7 +38,8 @@ def _act(method: str, *args: Any) -> tuple[Any, list[float], bool]:
             cores = os.sched_getaffinity(0)
             os.sched_setaffinity(0, {random.choice(sorted(cores))})
             os.sched_setaffinity(0, cores)
-    return getattr(_here, method)(*args), _here.first_calls_s, _here.on_device
+    subject = engine.here.subject
+    return getattr(subject, method)(*args), subject.first_calls_s, subject.on_device
 
 
 class _Remote:
@@ -52,11 +49,11 @@ class _Remote:
         self.name, self._ask, self.first_calls_s, self.on_device = name, ask, [], False
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        def act(*args: Any) -> Any:
-            value, self.first_calls_s, self.on_device = self._ask(self.name, method, *args)
-            return value
+        return partial(self._act, method)
 
-        return act
+    def _act(self, *task: Any) -> Any:
+        value, self.first_calls_s, self.on_device = self._ask(self.name, *task)
+        return value
 
 
 @contextmanager
@@ -70,13 +67,11 @@ def isolated_subjects(
     Args:
         named: name -> function. Functions and classes of notebook cells can be sent; open files and
             compiled modules cannot. torch's threads, `no_grad` and the like are taken over.
-        setup: called before each sample, in the same process.
-        rules: the constants of the method.
+        setup, rules: as a `Subject` takes them.
 
     Raises:
         WorkerError: a function or its result cannot be sent, or a process died.
         Exception: what a function raises, as it was.
-        NotImplementedError: this system has no fork server (Windows).
     """
     names = {name: f"the process of {name!r}" for name in named}
     crew = engine.Crew(names, torch.get_num_threads())
@@ -95,10 +90,9 @@ def isolated_subjects(
             try:
                 task = engine.pack(partial(_settle_in, name, fn, setup=setup, rules=rules))
             except Exception as error:
-                raise engine.WorkerError(
-                    f"{name!r} cannot be sent to a process of its own: {error}. Make what it needs "
-                    "inside the function, or compare without isolated=True."
-                ) from error
+                advice = "Make what it needs inside the function, or compare without isolated=True."
+                text = f"{name!r} cannot be sent to a process of its own: {error}. {advice}"
+                raise engine.WorkerError(text) from error
             crew.give(task, [workers[name]])
         crew.gather()
         yield [_Remote(name, ask) for name in named]

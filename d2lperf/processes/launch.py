@@ -9,6 +9,7 @@ import socket
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -95,51 +96,42 @@ def report(value: Any) -> None:
         RuntimeError: called outside of a function that `launch` runs.
     """
     if engine.reporter is None:
-        raise RuntimeError(
-            "report(value) sends a value out of a function that launch runs, but it was called "
-            "outside of one. Call it inside fn of launch(fn, on_report=...)."
-        )
+        text = "report(value) was called outside of a function that launch runs. Call it inside"
+        raise RuntimeError(f"{text} fn of launch(fn, on_report=...).")
     engine.reporter(value)
 
 
 def _check(fn, args, on_report, workers, threads, timeout_s, deadline_s) -> None:
     if not callable(fn):
-        raise TypeError(
-            f"launch takes a function, but got {fn!r}. Write launch(fn, args=(x,)), "
-            "not launch(fn(x))."
-        )
+        text = "Write launch(fn, args=(x,)), not launch(fn(x))."
+        raise TypeError(f"launch takes a function, but got {fn!r}. {text}")
     if on_report is not None and not callable(on_report):
         raise TypeError(f"on_report is a function of rank and value, but got {on_report!r}.")
     if not isinstance(args, (tuple, list)):
-        raise TypeError(
-            f"args is a tuple of the arguments of fn, but got {type(args).__name__}. "
-            "For one argument write args=(x,), with the comma."
-        )
-    whole, real = ("whole number", int), ("number of seconds", (int, float))
-    numbers = {"workers": (workers, whole), "timeout_s": (timeout_s, real)}
-    numbers |= {"threads": (threads, whole)} if threads is not None else {}
-    numbers |= {"deadline_s": (deadline_s, real)} if deadline_s is not None else {}
-    for name, (value, (kind, types)) in numbers.items():
+        text = "For one argument write args=(x,), with the comma."
+        raise TypeError(f"args is a tuple, but got {type(args).__name__}. {text}")
+    for name, value, kind, types in (
+        ("workers", workers, "whole number", int),
+        ("threads", 1 if threads is None else threads, "whole number", int),
+        ("timeout_s", timeout_s, "number of seconds", (int, float)),
+        ("deadline_s", 1 if deadline_s is None else deadline_s, "number of seconds", (int, float)),
+    ):
         if isinstance(value, bool) or not isinstance(value, types):
             raise TypeError(f"{name} is a {kind}, but got {value!r}.")
         if not 0 < value < math.inf:
             raise ValueError(f"{name} must be a positive {kind}, but got {value}.")
-    try:
+    with suppress(ValueError):  # not every built-in tells
         signature = inspect.signature(fn)
-    except (TypeError, ValueError):  # not every built-in tells
-        return
-    try:
-        signature.bind(*args)
-    except TypeError as error:
-        raise TypeError(
-            f"{getattr(fn, '__name__', 'fn')}{signature} cannot be called with the {len(args)} "
-            f"argument(s) of args: {error}. (fn does not get the rank; "
-            "torch.distributed.get_rank() tells it.)"
-        ) from None
+        try:
+            signature.bind(*args)
+        except TypeError as error:
+            raise TypeError(
+                f"{getattr(fn, '__name__', 'fn')}{signature} cannot be called with the {len(args)} "
+                f"argument(s) of args: {error}. (torch.distributed.get_rank() tells the rank.)"
+            ) from None
 
 
 def _backend(backend: str, workers: int) -> tuple[str, str | None]:
-    """The backend to use and the type of its devices."""
     kind = accelerator_type()
     theirs = dist.Backend.default_device_backend_map.get(kind, "gloo")
     devices = num_gpus() if theirs != "gloo" and dist.is_backend_available(theirs) else 0
@@ -148,10 +140,9 @@ def _backend(backend: str, workers: int) -> tuple[str, str | None]:
     if backend not in ("auto", theirs):
         raise ValueError(f'backend is "auto", "gloo" or "{theirs}" here, but got {backend!r}.')
     if devices < workers:
-        raise ValueError(
-            f'backend="{theirs}" needs an accelerator for each of the {workers} workers, but this '
-            f'process sees {devices} that it can use. Use fewer workers, or backend="gloo" (CPU).'
-        )
+        text = f"each of the {workers} workers, but this process sees {devices} that it can use."
+        advice = 'Use fewer workers, or backend="gloo" (CPU).'
+        raise ValueError(f'backend="{theirs}" needs an accelerator for {text} {advice}')
     return theirs, kind
 
 
@@ -165,13 +156,9 @@ def _packed(fn: Callable, args: Sequence[Any], workers: int, *where: Any) -> lis
             "belong to one process)."
         ) from error
     if (size := sum(map(len, task))) > _LARGE_BYTES:
-        warnings.warn(
-            f"launch copies {size / 1e6:,.0f} MB to each of {workers} workers: that is how much "
-            "the function, its arguments and the variables it uses hold. Make or load the data "
-            "inside the function to save the time and the memory.",
-            UserWarning,
-            stacklevel=3,
-        )
+        text = f"launch copies {size / 1e6:,.0f} MB to each of {workers} workers: the function, its"
+        text += " arguments and all they use. Make or load the data inside the function instead."
+        warnings.warn(text, UserWarning, stacklevel=3)
     return task
 
 
@@ -187,16 +174,15 @@ def _open_store() -> dist.TCPStore:
 def _member(fn, args, workers, port, group) -> Any:
     """Runs in a worker: join the group, call the function."""
     rank, loopback = engine.here.index, "lo0" if sys.platform == "darwin" else "lo"
-    variables = {
-        **dict.fromkeys(("RANK", "LOCAL_RANK"), rank),
-        **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), workers),
+    os.environ.update(
+        dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank)),
+        **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(workers)),
         **dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), loopback),
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": port,
-        "OMP_NUM_THREADS": group.threads,  # for what is loaded later
-        "TORCHELASTIC_USE_AGENT_STORE": True,  # a rank that joins again is a client of the store
-    }
-    os.environ.update({name: str(value) for name, value in variables.items()})
+        MASTER_ADDR="127.0.0.1",
+        MASTER_PORT=str(port),
+        OMP_NUM_THREADS=str(group.threads),  # for what is loaded later
+        TORCHELASTIC_USE_AGENT_STORE="True",  # a rank that joins again is a client of the store
+    )
     # On a busy machine the last rank may come late. timeout_s is for the collectives, so the
     # ranks wait for each other before they make the group.
     store = dist.TCPStore("127.0.0.1", port, is_master=False)

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -38,8 +39,7 @@ class Group(NamedTuple):
         if self.accelerator:
             device = torch.device(self.accelerator, local_rank)
             torch.accelerator.set_device_index(local_rank)
-        for name in ("default_pg_timeout", "default_pg_nccl_timeout"):  # of groups made later
-            setattr(c10d, name, timeout)
+        c10d.default_pg_timeout = c10d.default_pg_nccl_timeout = timeout  # of groups made later
         dist.init_process_group(self.backend, timeout=timeout, device_id=device, **where)
         atexit.register(_leave)
 
@@ -53,21 +53,18 @@ def warn_of_leftovers(workers: int) -> None:
     """Warn if RANK and WORLD_SIZE may be left over in a notebook's own environment."""
     world = os.environ["WORLD_SIZE"]
     if not (dist.is_initialized() or "TORCHELASTIC_RUN_ID" in os.environ or world == str(workers)):
-        warnings.warn(
-            f"launch was asked for {workers} workers, but RANK and WORLD_SIZE={world} are set in "
-            "this process and torchrun is not at work: the function is called in place, as one of "
-            f"{world} processes. If you do not want that, delete both from os.environ.",
-            RuntimeWarning,
-            stacklevel=3,
+        text = (
+            f"WORLD_SIZE={world} are set in this process and torchrun is not at work: the function"
         )
+        text = (
+            f"launch was asked for {workers} workers, but RANK and {text} is called in place, as "
+        )
+        text += f"one of {world} processes. If you do not want that, delete both from os.environ."
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
 
 
 def in_place(
-    fn: Callable[..., Any],
-    args: Sequence[Any],
-    group: Group,
-    deadline_s: float | None,
-    on_report: Callable[[int, Any], Any] | None,
+    fn: Callable, args: Sequence, group: Group, deadline_s: float | None, on_report: Callable | None
 ) -> list[Any]:
     """Call the function in this process; return the results of all ranks, in every rank."""
     if not dist.is_initialized():
@@ -77,8 +74,7 @@ def in_place(
     if deadline_s is not None:
         faulthandler.dump_traceback_later(deadline_s, exit=True)
     rank, before = int(os.environ["RANK"]), engine.reporter
-    ours = (lambda value: on_report(rank, value)) if on_report else before
-    engine.reporter = ours or (lambda value: None)
+    engine.reporter = partial(on_report, rank) if on_report else before or (lambda value: None)
     try:
         results: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(results, fn(*args))
