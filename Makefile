@@ -30,7 +30,7 @@ lab: $(READY)
 	cd notebooks && "$(RUN)" -m jupyterlab $(LAB_ARGS) 00-start-here.ipynb
 
 test: $(READY)
-	"$(RUN)" -m pytest -n 2 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+	"$(RUN)" -m pytest -n 2 --no-loadscope-reorder $(PYTEST_ARGS)
 
 notebooks: $(READY)
 	"$(RUN)" notebooks/build.py $(NN)

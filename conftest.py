@@ -35,7 +35,6 @@ PATIENCE_S = 10.0  # for what is about to end
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "xdist_group(name): what runs in one process, in order")
     # A shell without job control starts background jobs with SIGINT ignored, and their children
     # inherit that: tests of the stop button would fail.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -64,19 +63,32 @@ def pytest_collect_file(file_path, parent):
         )
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """For `make test`: notebooks come first and share a process, each other file has its own turn.
+def scope(nodeid):
+    """What runs in one process and in order: all notebooks of a folder, or one file of tests."""
+    file = nodeid.partition("::")[0]
+    return file.rpartition("/")[0] if file.endswith(".ipynb") else file
 
-    Two notebooks at once would measure each other: their claims would often be "not decided".
-    """
-    notebook = {True: [], False: []}
-    for item in items:
-        is_notebook = item.path.suffix == ".ipynb"
-        group = item.path.parent.name if is_notebook else item.path.name
-        item.add_marker(pytest.mark.xdist_group(group))
-        notebook[is_notebook].append(item)
-    items[:] = notebook[True] + notebook[False]
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """For `pytest -n 2`: two notebooks at once would disturb each other's measurements."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByScope(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return scope(nodeid)
+
+    return ByScope(config, log)
+
+
+def pytest_collection_modifyitems(items):
+    """The notebooks of the course come first, beside the tests; other notebooks come last."""
+
+    def turn(item):
+        notebook = item.path.suffix == ".ipynb"
+        return 1 if not notebook else 0 if item.path.parent.name == "notebooks" else 2
+
+    items.sort(key=turn)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -919,8 +919,8 @@ def tampered(tmp_path_factory):
     notebook = nbformat.v4.new_notebook(
         cells=[
             code(build.SETUP, "setup"),
-            code("print('the sum is', 2 + 2)"),
-            code("from IPython.display import Markdown\nMarkdown(f'**{3 * 4}** numbers')"),
+            code("two = 2\nprint('the sum is', two + 2)"),
+            code("from IPython.display import Markdown\nMarkdown(f'**{6 * two}** numbers')"),
             code(CLAIM),
             code("import os\nprint('budget', os.environ.get('D2LPERF_BUDGET', 'in full length'))"),
         ]
