@@ -169,6 +169,9 @@ def measure_ceilings(
                 samples.setdefault(subject.name, []).extend(rates)
                 bar.update(min(MOST_S, given.clock() - began) - bar.n)
     best = {name: max(rates) for name, rates in samples.items()}
+    if best.get("cache", best["triad"]) < best["triad"]:
+        busy = "something else kept the cores busy. Measure again in a quiet session"
+        notes.append(f"the cache seems slower than memory: {busy}")
     tiny = [name for name in samples if name.startswith("tiny")]
     tiny_s = [1 / best.pop(name) for name in tiny]
     found = Ceilings(

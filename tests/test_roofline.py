@@ -313,6 +313,14 @@ def test_ceilings_follow_from_the_clock(monkeypatch, tmp_path):
     assert Ceilings.load(tmp_path / "ceilings.json") == found
 
 
+def test_a_busy_machine_is_noticed(monkeypatch):
+    # On a clock that counts looks, the small arrays of the cache get as much time as large ones.
+    monkeypatch.setattr(ceilings, "cache_sizes", lambda: {"L3": 8 * MIB})
+    found = measure_ceilings("cpu", instruments=slow_clock())
+    assert found.bandwidth["cache"] < found.bandwidth["triad"]
+    assert "busy" in str(found)
+
+
 def test_ceilings_are_measured_once_in_a_session(monkeypatch):
     monkeypatch.setattr(ceilings, "SAMPLING_S", 0.0)
     monkeypatch.setattr(ceilings, "_session", {})
