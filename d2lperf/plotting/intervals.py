@@ -1,20 +1,13 @@
 """Ratios with their intervals beside a line at 1: of comparisons, and of predictions."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
-
 import numpy as np
 
 from d2lperf.measuring.formats import format_ratio
 from d2lperf.plotting import style
-from d2lperf.plotting.colours import COLOURS, FAINT, GREY, INK, colour_of
+from d2lperf.plotting.colours import COLOURS, FAINT, GREY, colour_of
 
 
-def intervals(
-    ratios: Mapping[str, Sequence[float]], *, margin: float = 0.0,
-    verdicts: Mapping[str, str] | None = None, xlabel: str = "time relative to the baseline",
-    ax: Any = None,
-) -> Any:  # fmt: skip
+def intervals(ratios, *, margin=0.0, verdicts=None, xlabel="", ax=None):
     """Show ratios with their intervals beside a line at 1; return the axes.
 
     The colour is that of the verdict: green for "faster", vermillion for "slower", grey for every
@@ -25,21 +18,11 @@ def intervals(
             where an interval has no end.
         margin: the band of differences that do not count: 1 / (1 + margin) to 1 + margin.
         verdicts: a word by name, such as "faster" or "not decided".
-        xlabel: what the ratio is of.
-        ax: where to draw; a new figure by default.
-
-    Raises:
-        ValueError: no ratios, a ratio outside its interval, or a verdict without a ratio.
     """
-    if not ratios or set(verdicts or ()) - set(ratios):
-        raise ValueError(f"verdicts for {list(verdicts or ())}, ratios for {list(ratios)}")
     texts, colours = [], []
     for name, (ratio, low, high) in ratios.items():
-        if not (np.isnan(ratio) or 0 <= low <= ratio <= high):
-            raise ValueError(f"{name}: the ratio {ratio:g} is not in [{low:g}, {high:g}]")
         word = (verdicts or {}).get(name, "")
-        text = "not known" if np.isnan(ratio) else format_ratio(ratio, low, high)
-        texts.append(f"{text}\n{word}".strip())
+        texts.append(f"{format_ratio(ratio, low, high)}\n{word}".strip())
         judged = colour_of(word) if word in ("faster", "slower") else GREY
         colours.append(COLOURS["blue"] if verdicts is None else judged)
     band = 1 / (1 + margin), 1 + margin
@@ -51,44 +34,33 @@ def intervals(
     return ax
 
 
-def scores(
-    rows: Iterable[Sequence[Any]], *, xlabel: str = "measured / predicted", ax: Any = None
-) -> Any:
+def scores(rows, *, ax=None):
     """Show what was measured relative to what was predicted, beside a line at 1; return the axes.
 
     Args:
         rows: (label, predicted, measured, low, high), positive numbers. low and high are the ends
             of the measured interval, or None.
-        xlabel: what the axis shows; it is logarithmic.
-        ax: where to draw; a new figure by default.
-
-    Raises:
-        ValueError: no rows, or a number that is not positive.
     """
-    names, table = [], []
-    for label, predicted, *measured in rows:
-        found = [np.nan if value is None else value for value in measured]
-        if not (predicted > 0 and all(value > 0 or np.isnan(value) for value in found)):
-            raise ValueError(f"{label}: {predicted} or {found} is not positive")
-        names.append(label)
-        table.append([float(value) / predicted for value in (*found, np.nan, np.nan)[:3]])
-    if not names:
-        raise ValueError("there are no predictions to draw")
-    texts, colours = (
-        [f"× {style.quantity(row[0])}" for row in table],
-        [COLOURS["blue"]] * len(table),
-    )
-    ax = _rows(names, table, texts, colours, (1 / 1.5, 1.5), xlabel, ax, log=True)
+    names, numbers = [row[0] for row in rows], np.array([row[1:] for row in rows], dtype=float)
+    if not names or (numbers <= 0).any():
+        raise ValueError(f"scores are drawn of predictions with positive numbers, not of {rows}")
+    factors, blue = numbers[:, 1:] / numbers[:, :1], [COLOURS["blue"]] * len(names)
+    texts = [f"× {style.quantity(factor)}" for factor in factors[:, 0]]
+    label = "measured / predicted"
+    ax = _rows(names, factors, texts, blue, (1 / 1.5, 1.5), label, ax, log=True)
     style.note(ax, "predicted", (1, 1), (0, 4), ha="center", xycoords=ax.get_xaxis_transform())
     return ax
 
 
-def _rows(names, table, texts, colours, least, xlabel, ax, log=False) -> Any:
+def _rows(names, table, texts, colours, least, xlabel, ax, log=False):
     """Draw rows of (ratio, low, high) with a line at 1, and show at least the values `least`."""
     known = np.append([v for row in table for v in row if 0 < v < np.inf], least)
     ax = style.row_axes(ax, names, xlabel, 0.46)
-    style.x_range(ax, known.min(), known.max(), log or known.max() > 3 * known.min())
-    ax.axvline(1, color=INK, lw=1, zorder=1)
+    low, high, log = known.min(), known.max(), log or known.max() > 3 * known.min()
+    pad = (high / low) ** 0.08 if log else 0.08 * (high - low) or 0.05
+    ax.set_xlim((low / pad, high * pad) if log else (low - pad, high + pad))
+    style.ticks(ax.xaxis, log)
+    ax.axvline(1, color="black", lw=1, zorder=1)
     for i, (ratio, *ends) in enumerate(table):
         shown, row = np.clip(ends, *ax.get_xlim()), {"color": colours[i], "zorder": 3}
         ax.plot(shown, [i, i], lw=8, alpha=0.45, solid_capstyle="butt", **row)

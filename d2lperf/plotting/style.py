@@ -1,53 +1,51 @@
 """What all figures share: axes, rows, ticks and texts. Names are never read as mathtext."""
 
 import textwrap
-from typing import Any
 
 import numpy as np
 
 from d2lperf.measuring.formats import format_value as quantity
-from d2lperf.plotting.colours import FAINT, INK, SOFT
+from d2lperf.plotting.colours import FAINT, SOFT
 
 
-def axes(ax: Any, width: float, height: float) -> Any:
+def axes(ax, width, height):
     """Return `ax`, or new axes of a size in inches; TypeError if `ax` is something else."""
     from matplotlib import pyplot as plt
     from matplotlib.axes import Axes
 
     if ax is None:
         return plt.subplots(figsize=(width, height), layout="constrained")[1]
-    if isinstance(ax, Axes):
-        return ax
-    raise TypeError(
-        f"ax must be matplotlib's axes, one of those that plt.subplots() makes, but got {ax!r}. "
-        "To write a file, call .figure.savefig(path) of the axes that are returned."
-    )
+    if not isinstance(ax, Axes):
+        raise TypeError(
+            f"ax must be axes, such as plt.subplots() makes, not {ax!r}; to write a file, call "
+            ".figure.savefig(path) of the axes that are returned."
+        )
+    return ax
 
 
-def frame(ax: Any, xlabel: str, ylabel: str = "", *, grid: str = "both") -> None:
+def frame(ax, xlabel, ylabel="", grid="both"):
     """Name the axes; draw a light grid and no more of the frame than is needed."""
-    ax.set_xlabel(xlabel, color=INK, parse_math=False)
-    ax.set_ylabel(ylabel, color=INK, parse_math=False)
+    ax.set_xlabel(xlabel, parse_math=False)
+    ax.set_ylabel(ylabel, parse_math=False)
     ax.spines[["top", "right", *(["left"] if grid == "x" else [])]].set_visible(False)
     ax.spines[:].set_color(SOFT)
-    ax.tick_params(color=SOFT, labelcolor=INK)
     ax.grid(axis=grid, color=FAINT, lw=0.8)
     ax.set_axisbelow(True)
 
 
-def row_axes(ax: Any, names: Any, xlabel: str, height: float = 0.42) -> Any:
-    """Return axes with a row for each name, the first at the top."""
+def row_axes(ax, names, xlabel, height=0.42):
+    """Return axes with a row of a height in inches for each name, the first at the top."""
     ax = axes(ax, 7.0, 0.95 + height * len(names))
     frame(ax, xlabel, grid="x")
     ax.set_ylim(len(names) - 0.45, -0.55)
     shown = [textwrap.fill(str(name), 28) for name in names]
-    ax.set_yticks(range(len(names)), shown, color=INK, parse_math=False)
+    ax.set_yticks(range(len(names)), shown, parse_math=False)
     ax.tick_params(axis="y", length=0)
     return ax
 
 
-def ticks(axis: Any, log: bool, unit: str = "") -> None:
-    """Make an axis linear or logarithmic, its ticks plain numbers or numbers with a unit."""
+def ticks(axis, log, unit=""):
+    """Make an axis linear or logarithmic, its ticks numbers with or without a unit."""
     from matplotlib import ticker
 
     if log:
@@ -61,35 +59,28 @@ def ticks(axis: Any, log: bool, unit: str = "") -> None:
         axis.set_major_formatter(ticker.EngFormatter("s") if unit == "s" else plain)
 
 
-def x_range(ax: Any, low: float, high: float, log: bool, unit: str = "") -> None:
-    """Show the x values from low to high with some room beside them."""
-    pad = max((high / low) ** 0.08, 1.05) if log else 0.08 * (high - low) or 0.05 * high
-    ax.set_xlim((low / pad, high * pad) if log else (low - pad, high + pad))
-    ticks(ax.xaxis, log, unit)
-
-
-def note(ax: Any, text: str, at: Any, offset: Any, **options: Any) -> None:
+def note(ax, text, at, offset, **options):
     """Write outside the axes, some points away from a place, as given by xycoords."""
     options = {"color": SOFT, "annotation_clip": False, **options}
     ax.annotate(text, at, offset, textcoords="offset points", parse_math=False, **options)
 
 
-def beside(ax: Any, row: float, text: str) -> None:
+def beside(ax, row, text):
     """Write at the right of a row."""
-    note(ax, text, (1, row), (8, 0), xycoords=ax.get_yaxis_transform(), va="center", color=INK)
+    note(ax, text, (1, row), (8, 0), xycoords=ax.get_yaxis_transform(), va="center", color="black")
 
 
-def legend(ax: Any, handles: Any, names: Any, **options: Any) -> None:
+def legend(ax, handles, names, **options):
     """Add a legend; matplotlib's own leaves out names that start with "_"."""
-    made = ax.legend(list(handles), ["name"] * len(names), **options)
+    made = ax.legend(handles, ["name"] * len(names), **options)
     for text, name in zip(made.get_texts(), names):
-        text.set(text=str(name), parse_math=False, color=INK)
+        text.set(text=str(name), parse_math=False)
 
 
-def to_array(values: Any) -> np.ndarray:
+def to_array(values):
     """Return the array of a sequence, or of a tensor of any device, dtype or gradient."""
     if isinstance(values, (list, tuple)):
-        values = [v.item() if hasattr(v, "detach") and v.ndim == 0 else v for v in values]
+        return np.array([to_array(value) for value in values])
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         values = values.double() if values.is_floating_point() else values

@@ -4,8 +4,6 @@ Intervals are pairs (start, end), shape (n, 2), in any order and unit. The funct
 ValueError for what are not pairs, and for an end before its start.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -19,15 +17,17 @@ def union(intervals: Any) -> np.ndarray:
     >>> union([(4, 5), (0, 2), (1, 3), (3, 3.5)]).tolist()
     [[0.0, 3.5], [4.0, 5.0]]
     """
-    array = _pairs(intervals)
+    array = np.asarray(intervals)
+    if array.size == 0:
+        return np.empty((0, 2), dtype=array.dtype if array.dtype.kind in "iuf" else np.int64)
+    if array.ndim != 2 or array.shape[1] != 2 or not (array[:, 0] <= array[:, 1]).all():
+        raise ValueError(f"intervals are pairs (start, end), no end before its start: not {array}")
     array = array[array[:, 0] < array[:, 1]]
-    if not len(array):
-        return array
     array = array[np.argsort(array[:, 0], kind="stable")]
     latest_end = np.maximum.accumulate(array[:, 1])
-    first = np.concatenate([[True], array[1:, 0] > latest_end[:-1]])
-    last = np.concatenate([first[1:], [True]])
-    return np.stack([array[first, 0], latest_end[last]], axis=1)
+    first = np.ones(len(array), dtype=bool)
+    first[1:] = array[1:, 0] > latest_end[:-1]
+    return np.stack([array[first, 0], latest_end[np.roll(first, -1)]], axis=1)
 
 
 def intersection(a: Any, b: Any) -> np.ndarray:
@@ -37,12 +37,10 @@ def intersection(a: Any, b: Any) -> np.ndarray:
     [[3, 4], [6, 7]]
     """
     a, b = union(a), union(b)
-    points = np.concatenate([a[:, 0], b[:, 0], a[:, 1], b[:, 1]])
-    steps = np.repeat([1, -1], len(a) + len(b))
-    order = np.argsort(points, kind="stable")
-    points, covered = points[order], np.cumsum(steps[order])
-    both = np.flatnonzero(covered[:-1] == 2)
-    return union(np.stack([points[both], points[both + 1]], axis=1))
+    if not (len(a) and len(b)):
+        return a[:0]
+    window = min(a[0, 0], b[0, 0]), max(a[-1, 1], b[-1, 1])
+    return gaps(np.concatenate([gaps(a, *window), gaps(b, *window)]), *window)
 
 
 def gaps(intervals: Any, start: float, end: float) -> np.ndarray:
@@ -51,9 +49,9 @@ def gaps(intervals: Any, start: float, end: float) -> np.ndarray:
     >>> gaps([(1, 2), (4, 9)], 0, 6).tolist()
     [[0, 1], [2, 4]]
     """
-    window = _pairs([(start, end)])
+    union([(start, end)])  # raises where it is no interval
     edges = np.clip(union(intervals).ravel(), start, end)
-    return union(np.concatenate([window[0, :1], edges, window[0, 1:]]).reshape(-1, 2))
+    return union(np.concatenate([[start], edges, [end]]).reshape(-1, 2))
 
 
 def length(intervals: Any) -> float:
@@ -62,20 +60,4 @@ def length(intervals: Any) -> float:
     >>> length([(0, 2), (1, 3), (10, 11)])
     4
     """
-    covered = union(intervals)
-    return (covered[:, 1] - covered[:, 0]).sum().item()
-
-
-def _pairs(intervals: Any) -> np.ndarray:
-    array = np.asarray(intervals)
-    if array.size == 0:
-        return np.empty((0, 2), dtype=array.dtype if array.dtype.kind in "iuf" else np.int64)
-    if array.ndim != 2 or array.shape[1] != 2:
-        raise ValueError(
-            f"intervals are pairs (start, end), shape (n, 2), but got shape {array.shape}."
-        )
-    backward = ~(array[:, 0] <= array[:, 1])
-    if backward.any():
-        start, end = array[backward][0]
-        raise ValueError(f"the interval ({start}, {end}) ends before it starts.")
-    return array
+    return np.diff(union(intervals)).sum().item()

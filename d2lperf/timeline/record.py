@@ -7,9 +7,9 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
 
 import torch
 from torch._C._profiler import _ExperimentalConfig
@@ -19,23 +19,11 @@ from d2lperf.device import synchronize
 from d2lperf.timeline.timeline import HOST, Timeline, TimelineError, thread_label
 
 CALL = "d2lperf.record"  # name of the span around the function's call
-_NOT_WORK = ("overhead", "cuda_sync", "gpu_user_annotation")
-_BUSY = "record cannot start: a profiler is running, and torch can only have one. Stop it first."
 _one_at_a_time = threading.Lock()
 
 
-class Event(NamedTuple):
-    """One thing that the profiler saw."""
-
-    name: str
-    device: tuple[str, int] | None  # such as ("cuda", 0); None for the host
-    stream: int  # number of the stream, or of the host's thread
-    start: int  # nanoseconds
-    end: int
-
-
 def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
-    """Run a function under `torch.profiler` and return what ran when.
+    """Run a function under `torch.profiler` and return what ran when; time 0 is the call.
 
     The host's lanes are threads ("main thread", "backward thread", others by their Python name)
     with torch's operations. A device's lanes are its streams ("cuda:0 stream 7") with kernels and
@@ -51,174 +39,117 @@ def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
             that it starts on devices.
         warmup: how often to run it, under the profiler, before the run that counts.
 
-    Returns:
-        A `Timeline`, whose time 0 is the call of `fn`.
-
     Raises:
         TimelineError: `fn` used nothing of torch; another profiler is running, or `fn` used one.
-        BaseException: what `fn` raises comes through.
 
     >>> timeline = record(lambda: torch.relu(torch.ones(3)))
     >>> "aten::relu" in {span.name for span in timeline.spans}
     True
     """
     if not callable(fn):
-        raise TypeError(
-            f"record needs a function without arguments, but got {type(fn).__name__}. "
-            "Write record(lambda: f(x))."
-        )
-    if not _one_at_a_time.acquire(blocking=False):
-        raise TimelineError(_BUSY)
-    try:
-        for _ in range(warmup):
-            _profile(fn, {})
-        names: dict[int, str] = {}
-        listed, before, after, wall = _profile(fn, names)
-    finally:
-        _one_at_a_time.release()
-    events = read_events(listed)
-    # The profiler counts from 1970. We read our own clock right before and after the call began.
-    begin = next(event.start for event in events if event.name == CALL)
-    called_ns = min(max(begin - wall + before, before), after)
-    caller = thread_label(threading.current_thread())
-    timeline = timeline_from_events(events, names, caller=caller, called_ns=called_ns)
+        raise TypeError(f"record needs a function, not a {type(fn).__name__}: record(lambda: f(x))")
+    for _ in range(warmup):
+        _profile(fn)
+    timeline = timeline_of(*_profile(fn), caller=thread_label(threading.current_thread()))
     if not len(timeline):
         raise TimelineError(
-            "record ran the function, but the profiler saw no operation of torch in it. For other "
-            "code make a Timeline() and write `with timeline.span('load'): ...` around its parts."
+            "the profiler saw no operation of torch in the function. For other code make a "
+            "Timeline() and write `with timeline.span('load'): ...` around its parts."
         )
     return timeline
 
 
-def _profile(fn: Callable[[], Any], names: dict[int, str]) -> tuple[list[Any], int, int, int]:
-    """Run `fn` once; return the events, `perf_counter` before and after the start, and the time."""
-    if _profiling():
-        raise TimelineError(_BUSY)
-    # The profiler's library logs to stderr unless told otherwise before its first use.
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-    config = None
-    with suppress(TypeError):  # torch 2.6 cannot record other threads
-        config = _ExperimentalConfig(profile_all_threads=True)
-    # By default it records every kind of device that torch can record and this machine has.
-    profiler = torch.profiler.profile(experimental_config=config)
-    profiler.start()
-    try:
-        with _thread_names(names):
-            before, wall = time.perf_counter_ns(), time.time_ns()
-            with torch.profiler.record_function(CALL):
-                after = time.perf_counter_ns()
-                fn()
-            synchronize()
-    finally:
-        alive = _profiling()
-        if alive:  # stopping it twice would crash
-            profiler.stop()
-    if not alive:
-        raise TimelineError(
-            "the function that record ran used a profiler itself, and torch can only have one. "
-            "Take it out of the function."
-        )
-    # The public list, profiler.events(), takes much longer and drops some nested spans.
-    return profiler.profiler.kineto_results.events(), before, after, wall
-
-
-def _profiling() -> bool:
-    """Whether a profiler of torch is running, in this thread or for all."""
-    running = torch.autograd.profiler._is_profiler_enabled
-    return running or torch.autograd._profiler_enabled()
-
-
-@contextmanager
-def _thread_names(names: dict[int, str]) -> Iterator[None]:
-    """Collect the lane names of the threads that run meanwhile, by their native id."""
+def _profile(fn: Callable[[], Any]) -> tuple[list[Any], dict[int, str], int]:
+    """Run `fn` once; return events, names of threads by native id, and the time of the call."""
+    if _profiling() or not _one_at_a_time.acquire(blocking=False):
+        raise TimelineError("a profiler is running, and torch can only have one. Stop it first.")
+    names, hook = {}, threading.getprofile()
 
     def note(*_: Any) -> None:
         # A thread may end before we can ask, so it notes its name as it starts.
         sys.setprofile(None)
         names[threading.get_native_id()] = thread_label(threading.current_thread())
 
-    free = threading.getprofile() is None
-    if free:
-        threading.setprofile(note)
     try:
-        yield
+        # The profiler's library logs to stderr unless told otherwise before its first use.
+        os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+        config = None
+        with suppress(TypeError):  # torch 2.6 cannot record other threads
+            config = _ExperimentalConfig(profile_all_threads=True)
+        # By default it records every kind of device that torch can record and this machine has.
+        profiler = torch.profiler.profile(experimental_config=config)
+        profiler.start()
+        threading.setprofile(hook or note)
+        with torch.profiler.record_function(CALL):
+            called_ns = time.perf_counter_ns()
+            fn()
+        synchronize()
     finally:
-        if free:
-            threading.setprofile(None)
-        for thread in threading.enumerate():
-            if thread.native_id is not None and not thread.name.startswith("Dummy-"):
-                names[thread.native_id] = thread_label(thread)
+        threading.setprofile(hook)
+        if alive := _profiling():  # stopping it twice would crash
+            profiler.stop()
+        _one_at_a_time.release()
+    if not alive:
+        raise TimelineError("the function used a profiler itself, and torch can only have one.")
+    found = [thread for thread in threading.enumerate() if not thread.name.startswith("Dummy-")]
+    names |= {thread.native_id: thread_label(thread) for thread in found}
+    # The public list, profiler.events(), takes much longer and drops some nested spans.
+    return profiler.profiler.kineto_results.events(), names, called_ns
 
 
-def read_events(listed: Iterable[Any]) -> list[Event]:
-    """Return what really ran, from events as the profiler lists them (torch's `_KinetoEvent`).
+def _profiling() -> bool:
+    """Whether a profiler of torch is running, in this thread or for all."""
+    return torch.autograd._profiler_enabled() or torch.autograd.profiler._is_profiler_enabled
 
-    Left out are the profiler's own work (on device -1) and what crosses the work of a stream:
-    copies of the host's annotations, and waiting.
+
+def _place(event: Any) -> tuple[str, int, int] | None:
+    """Return kind and index of a device and a stream, or ("", 0, thread) for the host.
+
+    None if it did not really run: the profiler's own work (on device -1), and what crosses the
+    work of a stream: copies of the host's annotations, and waiting.
+    """
+    kind, index, number = event.device_type(), event.device_index(), event.device_resource_id()
+    activity = getattr(event, "activity_type", str)()  # torch 2.6 does not tell
+    if activity in ("overhead", "cuda_sync", "gpu_user_annotation"):
+        return None
+    if kind == DeviceType.CPU:
+        # Without the profiler's library only torch's own number of the thread is known.
+        return None if index < 0 else ("", 0, number or event.start_thread_id())
+    other = kind == DeviceType.PrivateUse1  # torch.device knows the name it was given
+    name = torch.device("privateuseone" if other else kind.name.lower()).type
+    return None if event.is_user_annotation() else (name, index, number)
+
+
+def timeline_of(
+    events: Iterable[Any], names: dict[int, str], called_ns: int = 0, caller: str = "main thread"
+) -> Timeline:
+    """Return the timeline of the call, which is the event named `CALL`.
+
+    `events` are as the profiler lists them (torch's `_KinetoEvent`), `names` are those of threads
+    by number, `called_ns` is `time.perf_counter_ns()` at the call.
     """
     found = []
-    for event in listed:
-        kind, index = event.device_type(), event.device_index()
-        host = kind == DeviceType.CPU
-        if getattr(event, "activity_type", str)() in _NOT_WORK:  # torch 2.6 does not tell
-            continue
-        if index < 0 if host else event.is_user_annotation():
-            continue
-        device, stream = None, event.device_resource_id()
-        if host:
-            # Without the profiler's library only torch's own number of the thread is known.
-            stream = stream or event.start_thread_id()
-        else:
-            other = kind == DeviceType.PrivateUse1  # torch.device knows the name it was given
-            device = torch.device("privateuseone" if other else kind.name.lower()).type, index
-        start, duration = event.start_ns(), max(0, event.duration_ns())
-        found.append(Event(event.name(), device, stream, start, start + duration))
-    return found
-
-
-def timeline_from_events(
-    events: Iterable[Event],
-    thread_names: Mapping[int, str],
-    *,
-    caller: str = "main thread",
-    called_ns: int = 0,
-) -> Timeline:
-    """Return the timeline of a function's call.
-
-    Args:
-        events: the first one named `CALL` spans the call.
-        thread_names: number of a thread -> name of its lane.
-        caller: lane of the thread that called.
-        called_ns: `time.perf_counter_ns()` at the call.
-    """
-    events = list(events)
-    call = next(event for event in events if event.name == CALL)
-
-    def belongs(event: Event) -> bool:
-        # After the call, its thread only waits for the devices, on behalf of record.
-        ours = event.device is None and event.stream == call.stream
-        return event.name != CALL and not (ours and event.start >= call.end)
-
-    kept = sorted(filter(belongs, events), key=lambda event: (event.start, -event.end))
-    backward = {e.stream for e in kept if not e.device and e.name.startswith("autograd::engine")}
-    names = {**dict.fromkeys(backward, "backward thread"), **thread_names, call.stream: caller}
-    lanes: dict[Any, str] = {}  # (device, stream) -> lane
-    device_of: dict[str, str] = {}
-    used = Counter()
-    threads = dict.fromkeys(event.stream for event in kept if event.device is None)
-    for thread in sorted(threads, key=lambda thread: thread != call.stream):
-        name = names.get(thread, "thread")
-        used[name] += 1
-        lane = lanes[None, thread] = f"{name} ({used[name]})" if used[name] > 1 else name
-        device_of[lane] = HOST
-    for device, stream in sorted({(e.device, e.stream) for e in kept if e.device}):
-        name = f"{device[0]}:{device[1]}"
-        lane = lanes[device, stream] = f"{name} stream {stream}"
-        device_of[lane] = name
+    for event in events:
+        if place := _place(event):
+            start, took = event.start_ns(), max(0, event.duration_ns())
+            found.append((event.name(), start, start + took, place))
+    _, zero, returned, here = next(row for row in found if row[0] == CALL)
+    # After the call, its thread only waits for the devices, on behalf of record.
+    found = [r for r in found if r[0] != CALL and (r[3] != here or r[1] < returned)]
+    found.sort(key=lambda row: (row[1], -row[2]))
+    backward = {place[2] for name, *_, place in found if name.startswith("autograd::engine")}
+    names = {**dict.fromkeys(backward, "backward thread"), **names, here[2]: caller}
+    lanes, device_of, used = {}, {}, Counter()
+    # The caller first, other threads as they appeared, devices and streams by their numbers.
+    places = dict.fromkeys(row[3] for row in found)
+    for place in sorted(places, key=lambda p: (p != here, p if p[0] else ("", 0, 0))):
+        kind, index, number = place
+        device = f"{kind}:{index}" if kind else HOST
+        lane = f"{device} stream {number}" if kind else names.get(number, "thread")
+        used[lane] += 1
+        lanes[place] = f"{lane} ({used[lane]})" if used[lane] > 1 else lane
+        device_of[lanes[place]] = device
     # Of two equal spans, a timeline takes the later one for the outer.
-    spans = [
-        (e.name, e.start - call.start, e.end - call.start, lanes[e.device, e.stream])
-        for e in reversed(kept)
-    ]
-    end = max([call.end, *(event.end for event in kept)]) - call.start
-    return Timeline._of(spans, device_of, called_ns, (0, end))
+    spans = [(name, a - zero, b - zero, lanes[place]) for name, a, b, place in reversed(found)]
+    last = max([returned - zero, *(span[2] for span in spans)])
+    return Timeline._of(spans, device_of, called_ns, (0, last))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import threading
 import time
@@ -18,12 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from d2lperf._version import __version__
 from d2lperf.measuring.formats import format_seconds
 from d2lperf.timeline.intervals import intersection, length
 
 HOST = "CPU"
-_FAR_S = 4e9  # more than a century; the sum of two, in nanoseconds, fits into 64 bits
 
 
 class TimelineError(ValueError):
@@ -46,43 +43,6 @@ class Span(NamedTuple):
         return self.start_s + self.duration_s
 
 
-class _Row(NamedTuple):
-    name: str
-    start: int  # nanoseconds
-    end: int
-    lane: str
-    depth: int
-    track: int  # 0, or more for a span that crosses others of its lane
-
-
-class _State(NamedTuple):
-    """The spans at one moment, in order."""
-
-    rows: list[_Row]  # by start, an outer span before those inside it
-    device_of: dict[str, str]  # of the lanes with spans, the host's first
-    times: dict[str, list[tuple[int, int]]]  # start and end of each lane's spans
-    limits: tuple[int, int] | None
-
-    def window(self) -> tuple[int, int]:
-        if self.limits is None:
-            raise TimelineError(
-                "this timeline has no spans. Fill it: "
-                "`with timeline.span('load', lane='worker 0'): ...`."
-            )
-        return self.limits
-
-    def of(self, lane: str) -> list[tuple[int, int]]:
-        self.window()
-        if lane not in self.times:
-            have = ", ".join(map(repr, self.device_of))
-            raise TimelineError(f"there is no lane {lane!r} in this timeline. It has: {have}.")
-        return self.times[lane]
-
-    def fraction(self, lane: str) -> float:
-        busy, (start, end) = length(self.of(lane)), self.window()
-        return busy / (end - start) if end > start else math.nan
-
-
 class Timeline:
     """Spans in lanes. Fill it with `span`, or make one with `record` or `from_spans`.
 
@@ -97,10 +57,9 @@ class Timeline:
         self._spans: list[tuple[str, int, int, str]] = []  # name, start, end, lane
         self._device_of: dict[str, str] = {}
         self._origin = time.perf_counter_ns()  # time 0 of the spans
-        # From the start to the end of a recording. Kernels of one stream may cross, so a
-        # timeline with a window may hold such spans; one made by hand may not.
+        # Start and end of a recording. It may hold spans of a lane that cross, as kernels do.
         self._window: tuple[int, int] | None = None
-        self._state = _State([], {}, {}, None)  # as last asked for
+        self._state: tuple = [], {}, None  # what `_now` found last
 
     @classmethod
     def _of(cls, spans: list, device_of: dict, origin: int, window: Any) -> Timeline:
@@ -119,25 +78,14 @@ class Timeline:
                 `time.perf_counter()` where several processes must agree.
 
         Raises:
-            TimelineError: a time that is not a finite number of seconds, a negative duration, a
-                lane on two devices, or two spans of a lane that cross.
+            TimelineError: impossible times, a lane on two devices, or spans of a lane that cross.
         """
         timeline = cls._of([], {}, 0, None)
         for given in spans:
-            try:
-                name, start, duration, lane, device, _ = Span(*given)
-                start, duration = float(start), float(duration)
-            except (TypeError, ValueError):
-                raise TimelineError(
-                    "a span is (name, start_s, duration_s, lane) or with a device as a fifth, "
-                    f"times in seconds, but got {given!r}."
-                ) from None
-            if not (abs(start) < _FAR_S and 0 <= duration < _FAR_S):
-                raise TimelineError(
-                    f"span {name!r} in lane {lane!r} starts at {start:g} s and takes {duration:g} "
-                    "s. Times are finite and in seconds, and a duration is 0 or more: pass "
-                    "(name, start, end - start, lane)."
-                )
+            name, start, duration, lane, device, _ = Span(*given)
+            if not (math.isfinite(start) and 0 <= duration < math.inf):
+                what = f"span {name!r} starts at {start} s and takes {duration} s"
+                raise TimelineError(f"{what}: pass finite (name, start, end - start, lane).")
             timeline._enter(str(lane), str(device))
             # Both ends are rounded, so a span that starts where another ends still does.
             ends = round(start * 1e9), round((start + duration) * 1e9)
@@ -147,34 +95,23 @@ class Timeline:
 
     @classmethod
     def merge(cls, timelines: Mapping[str, Timeline]) -> Timeline:
-        """Return the timelines of several workers of one machine as one.
+        """Return the timelines of several workers of one machine, by the workers' names, as one.
 
-        They are aligned by `time.perf_counter`, which all processes of a machine share; spans
-        given to `from_spans` are assumed to use it. A worker process returns its timeline.
-
-        Args:
-            timelines: worker's name -> timeline. The name is put before the lanes' names and
-                becomes their device: "main thread" of "rank 0" is lane "rank 0 main thread" on
-                device "rank 0". Timelines without spans are left out.
-
-        >>> a = Timeline.from_spans([("send", 0, 2, "link")])
-        >>> b = Timeline.from_spans([("receive", 1, 2, "link")])
-        >>> both = Timeline.merge({"rank 0": a, "rank 1": b})
-        >>> both.lanes, both.overlap("rank 0 link", "rank 1 link")
-        (['rank 0 link', 'rank 1 link'], 0.5)
+        They are aligned by `time.perf_counter`, which all processes of a machine share. Lane
+        "main thread" of "rank 0" becomes "rank 0 main thread", its device "rank 0".
         """
         parts = {str(worker): part for worker, part in timelines.items() if len(part)}
         origin = min((part._origin for part in parts.values()), default=0)
         spans, device_of, limits = [], {}, []
         for worker, part in parts.items():
-            shift, state = part._origin - origin, part._now()
-            limits += [limit + shift for limit in state.window()]
-            for lane, device in state.device_of.items():
+            shift, (rows, times, window) = part._origin - origin, part._now()
+            limits += [limit + shift for limit in window]
+            for lane in times:
+                device = part._device_of[lane]
                 device_of[f"{worker} {lane}"] = worker if device == HOST else f"{worker} {device}"
-            for row in reversed(state.rows):
-                spans.append((row.name, row.start + shift, row.end + shift, f"{worker} {row.lane}"))
-        recorded = any(part._window for part in parts.values())
-        return cls._of(spans, device_of, origin, (min(limits), max(limits)) if recorded else None)
+            for name, start, end, lane, _ in reversed(rows):
+                spans.append((name, start + shift, end + shift, f"{worker} {lane}"))
+        return cls._of(spans, device_of, origin, (min(limits), max(limits)) if limits else None)
 
     @contextmanager
     def span(self, name: str, *, lane: str | None = None, device: str = HOST) -> Iterator[None]:
@@ -182,19 +119,9 @@ class Timeline:
 
         Args:
             name: what the block does.
-            lane: where it is shown; by default the name of the thread. Blocks that run at the
-                same time need different lanes.
-            device: what the lane belongs to.
-
-        Raises:
-            TimelineError: the lane belongs to another device.
-
-        >>> timeline = Timeline()
-        >>> with timeline.span("load", lane="worker 0"):
-        ...     with timeline.span("decode", lane="worker 0"):
-        ...         pass
-        >>> [(span.name, span.depth) for span in timeline.spans]
-        [('load', 0), ('decode', 1)]
+            lane: where it is shown, by default the name of the thread. Blocks that run at the same
+                time need different lanes.
+            device: what the lane belongs to; TimelineError if it belongs to another one.
         """
         lane = thread_label(threading.current_thread()) if lane is None else str(lane)
         self._enter(lane, str(device))
@@ -206,19 +133,48 @@ class Timeline:
             self._spans.append((str(name), start - self._origin, end - self._origin, lane))
 
     def _enter(self, lane: str, device: str) -> None:
-        known = self._device_of.setdefault(lane, device)
-        if known != device:
-            raise TimelineError(
-                f"lane {lane!r} belongs to {known!r}, but a span puts it on {device!r}. "
-                "Give each device its own lanes."
-            )
+        if (known := self._device_of.setdefault(lane, device)) != device:
+            raise TimelineError(f"lane {lane!r} belongs to {known!r}, so not to {device!r}.")
 
-    def _now(self) -> _State:
-        """The present state. A question asks once, as other threads may add spans meanwhile."""
-        spans, state = list(self._spans), self._state
-        if len(state.rows) != len(spans):
-            self._state = state = _arrange(spans, dict(self._device_of), self._window)
-        return state
+    def _now(self) -> tuple[list[tuple], dict[str, list[tuple]], tuple[int, int] | None]:
+        """Rows (name, start, end, lane, depth) in the order of `spans`; times by lane; window."""
+        spans, state = list(self._spans), self._state  # other threads may add some meanwhile
+        if len(state[0]) == len(spans):
+            return state
+        device_of = dict(self._device_of)
+        devices = sorted(dict.fromkeys(device_of.values()), key=lambda device: device != HOST)
+        lanes = sorted(device_of, key=lambda lane: devices.index(device_of[lane]))
+        rows, times, running = [], {lane: [] for lane in lanes}, {}
+        # `span` adds inner spans first, so of two equal spans the later one is the outer.
+        for name, start, end, lane in sorted(reversed(spans), key=lambda s: (s[1], -s[2])):
+            ends = running[lane] = [e for e in running.get(lane, ()) if e > start]
+            depth = sum(e >= end for e in ends)
+            if depth < len(ends) and not self._window:
+                raise TimelineError(
+                    f"{name!r} ({start / 1e9:g} s to {end / 1e9:g} s) starts inside another span of"
+                    f" lane {lane!r} and ends after it. Give them two lanes."
+                )
+            ends.append(end)
+            times[lane].append((start, end))
+            rows.append((name, start, end, lane, depth))
+        limits = [*(self._window or ()), *(t for _, start, end, *_ in rows for t in (start, end))]
+        times = {lane: those for lane, those in times.items() if those}
+        self._state = rows, times, (min(limits), max(limits)) if rows else None
+        return self._state
+
+    def _limits(self) -> tuple[int, int]:
+        if (limits := self._now()[2]) is None:
+            raise TimelineError(
+                "this timeline has no spans. `with timeline.span('load'): ...` adds one."
+            )
+        return limits
+
+    def _times(self, lane: str) -> list[tuple[int, int]]:
+        self._limits()
+        if lane not in (times := self._now()[1]):
+            have = ", ".join(map(repr, times))
+            raise TimelineError(f"there is no lane {lane!r} in this timeline. It has: {have}.")
+        return times[lane]
 
     def __len__(self) -> int:
         return len(self._spans)
@@ -226,41 +182,41 @@ class Timeline:
     @property
     def spans(self) -> list[Span]:
         """All spans by their start; an outer span comes before those inside it."""
-        rows, device_of, *_ = self._now()
         return [
-            Span(name, start / 1e9, (end - start) / 1e9, lane, device_of[lane], depth)
-            for name, start, end, lane, depth, _ in rows
+            Span(name, start / 1e9, (end - start) / 1e9, lane, self._device_of[lane], depth)
+            for name, start, end, lane, depth in self._now()[0]
         ]
 
     @property
     def lanes(self) -> list[str]:
         """The lanes that have spans, grouped by device, those of the host first."""
-        return list(self._now().device_of)
+        return list(self._now()[1])
 
     @property
     def devices(self) -> list[str]:
         """The devices, the host first, others in the order in which they appeared."""
-        return list(dict.fromkeys(self._now().device_of.values()))
+        return list(dict.fromkeys(self._device_of[lane] for lane in self._now()[1]))
 
     @property
     def window_s(self) -> tuple[float, float]:
         """First start and last end, in seconds; a recording starts with the function's call."""
-        start, end = self._now().window()
+        start, end = self._limits()
         return start / 1e9, end / 1e9
 
     @property
     def duration_s(self) -> float:
         """Length of the timeline, in seconds."""
-        start, end = self._now().window()
+        start, end = self._limits()
         return (end - start) / 1e9
 
     def busy_s(self, lane: str) -> float:
         """Return for how many seconds a lane is busy."""
-        return length(self._now().of(lane)) / 1e9
+        return length(self._times(lane)) / 1e9
 
     def busy_fraction(self, lane: str) -> float:
         """Return the busy fraction of the timeline's duration, 0 to 1; nan if that is 0."""
-        return self._now().fraction(lane)
+        busy_s, duration_s = self.busy_s(lane), self.duration_s
+        return busy_s / duration_s if duration_s else math.nan
 
     def overlap(self, lane_a: str, lane_b: str) -> float:
         """Return how much of the work of two lanes runs at the same time, 0 to 1.
@@ -268,184 +224,101 @@ class Timeline:
         It is the time in which both are busy, divided by the busy time of the less busy one: 1 if
         its work is hidden completely behind the other's, 0 if they take turns, nan if it is idle.
         """
-        state = self._now()
-        a, b = state.of(lane_a), state.of(lane_b)
+        a, b = self._times(lane_a), self._times(lane_b)
         less = min(length(a), length(b))
         return length(intersection(a, b)) / less if less else math.nan
 
     def __repr__(self) -> str:
-        lanes = self.lanes
-        if not lanes:
-            return "timeline without spans"
-        wide = max(map(len, lanes))
-        busy = [f"  {lane:<{wide}}  busy {format_seconds(self.busy_s(lane))}" for lane in lanes]
-        head = f"timeline of {format_seconds(self.duration_s)}: {len(self)} spans"
-        return "\n".join([head, *busy])
+        took = f" in {format_seconds(self.duration_s)}" if self._spans else ""
+        busy = [f"  {lane}: busy {format_seconds(self.busy_s(lane))}" for lane in self.lanes]
+        return "\n".join([f"timeline: {len(self)} spans{took}", *busy])
 
     def to_frame(self):
-        """Return a `pandas.DataFrame` with a row for each span, by start.
-
-        Columns: `name`, `start_s`, `duration_s`, `lane`, `device` and `depth`. The time of a
-        nested span is also part of the outer span's: for the time of a lane see `busy_frame`.
-        """
+        """Return a `pandas.DataFrame` with a row for each span; its columns are those of `Span`."""
         import pandas as pd
 
         return pd.DataFrame(self.spans, columns=list(Span._fields))
 
     def busy_frame(self):
-        """Return a `pandas.DataFrame` with a row for each lane.
+        """Return a `pandas.DataFrame` with a row for each lane; nested spans are not counted twice.
 
         Columns: `lane`, `device`, `spans` (how many), `busy_s`, and `busy_fraction` of the
-        timeline's duration (nan if that is 0). Nested spans are not counted twice.
+        timeline's duration (nan if that is 0).
         """
         import pandas as pd
 
-        state = self._now()
-        rows = [
-            (lane, device, len(times), length(times) / 1e9, state.fraction(lane))
-            for lane, device in state.device_of.items()
-            for times in [state.of(lane)]
-        ]
-        return pd.DataFrame(rows, columns=["lane", "device", "spans", "busy_s", "busy_fraction"])
+        frame = pd.DataFrame({"lane": self.lanes})
+        frame["device"] = frame.lane.map(self._device_of)
+        frame["spans"] = [len(self._times(lane)) for lane in frame.lane]
+        frame["busy_s"] = [self.busy_s(lane) for lane in frame.lane]
+        frame["busy_fraction"] = [self.busy_fraction(lane) for lane in frame.lane]
+        return frame
 
-    def plot(
-        self,
-        ax: Any = None,
-        *,
-        depth: int | None = 1,
-        lanes: Sequence[str] | None = None,
-        colours: Mapping[str, str] | None = None,
-        length_s: float | None = None,
-    ) -> Any:
-        """Draw what ran when: a row for each lane, a bar for each span, and how busy a lane was.
+    def plot(self, ax=None, *, depth: int | None = 1, lanes=None, length_s: float | None = None):
+        """Draw a row for each lane, with a bar for each span and how busy it was; return the axes.
 
         Args:
             ax: matplotlib's axes to draw into; a new figure by default.
             depth: how many levels of nested spans to draw, 1 for the outer ones only, None for all.
-            lanes: which lanes to draw, in this order; all by default.
-            colours: name -> colour, where the colours of the collection do not fit.
-            length_s: seconds that the axis shows, to give several figures one scale; by default
-                the timeline's duration.
-
-        Returns:
-            The axes, with the time since the start of `window_s` along x.
+            lanes: which lanes to draw, in this order; all by default. If the list is empty, as the
+                one of a device's streams may be, the figure says so.
+            length_s: seconds that the axis shows, from the start of `window_s`, to give several
+                figures one scale; by default the timeline's duration.
 
         Raises:
-            TimelineError: no spans, no such lane, or no lanes.
+            TimelineError: no spans, or no such lane.
             TypeError: `ax` is not matplotlib's axes.
         """
         from d2lperf import plotting
 
-        state = self._now()
-        (zero, last), known = state.window(), list(state.device_of)
-        lanes = known if lanes is None else list(dict.fromkeys(lanes))
-        if not lanes:
-            raise TimelineError(f"lanes is empty. Choose from {', '.join(map(repr, known))}.")
-        busy = {lane: state.fraction(lane) for lane in lanes}
-        short = {name: _short(name) for name in {row.name for row in state.rows}}
+        (zero, last), (rows, times, _) = self._limits(), self._now()
+        lanes = list(times if lanes is None else dict.fromkeys(lanes))
+        short = {name: _short(name) for name in {row[0] for row in rows}}
         return plotting.gantt(
             [
-                (short[name], (a - zero) / 1e9, (b - a) / 1e9, lane, state.device_of[lane], level)
-                for name, a, b, lane, level, _ in state.rows
+                (short[name], (start - zero) / 1e9, (end - start) / 1e9, lane, level)
+                for name, start, end, lane, level in rows
                 if depth is None or level < depth
             ],
             lanes=lanes,
-            notes={lane: f"{100 * part:.0f} %" for lane, part in busy.items() if last > zero},
-            notes_title="busy",
+            notes={lane: f"busy {100 * self.busy_fraction(lane):.0f} %" for lane in lanes},
             length_s=(last - zero) / 1e9 if length_s is None else length_s,
-            colours={_short(name): colour for name, colour in (colours or {}).items()},
             ax=ax,
         )
 
-    def save(self, path: str | os.PathLike) -> None:
+    def save(self, path: str | Path) -> None:
         """Write a JSON file that `load` reads back, and that Perfetto (ui.perfetto.dev) opens.
 
-        Devices are its processes, lanes its threads. Spans of a lane that cross, as kernels of one
-        stream may, are put on two threads: Perfetto drops them otherwise.
-        Source: Trace Event Format (Chromium project), complete and metadata events.
+        Devices are its processes, lanes its threads. Of spans of a lane that cross, as kernels of a
+        stream may, Perfetto shows the first. Source: Trace Event Format (Chromium project).
         """
-        rows, device_of, _, limits = self._now()
+        rows, times, limits = self._now()
         zero = limits[0] if limits else 0
-        pids = {device: i for i, device in enumerate(dict.fromkeys(device_of.values()), 1)}
-        tids = {key: i for i, key in enumerate(dict.fromkeys((r.lane, r.track) for r in rows), 1)}
-        events: list[dict] = []
-        for device, pid in pids.items():
-            name = {"name": device}
-            events.append({"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": name})
-        for (lane, track), tid in tids.items():
-            where = {"pid": pids[device_of[lane]], "tid": tid}
-            args = {"name": f"{lane} ({track + 1})" if track else lane, "lane": lane}
-            events.append({"ph": "M", "name": "thread_name", **where, "args": args})
-        for name, start, end, lane, _, track in rows:
-            where = {"pid": pids[device_of[lane]], "tid": tids[lane, track]}
-            when = {"ts": _microseconds(start - zero), "dur": _microseconds(end - start)}
-            events.append({"ph": "X", "name": name, **when, **where})
+        events = []
+        for name, start, end, lane, _ in rows:
+            where = {"ph": "X", "name": name, "pid": self._device_of[lane], "tid": lane}
+            # Perfetto multiplies microseconds by 1000 and truncates; a bit more gives back `ns`.
+            ts, dur = (math.nextafter(ns / 1e3, math.inf) for ns in (start - zero, end - start))
+            events.append({**where, "ts": ts, "dur": dur})
         ours = {"start_ns": zero, "origin_ns": self._origin, "window_ns": self._window}
-        other = {"producer": f"d2lperf {__version__}", **ours, "lanes": list(device_of.items())}
-        trace = {"traceEvents": events, "displayTimeUnit": "ms", "otherData": other}
+        ours["device_of"] = {lane: self._device_of[lane] for lane in times}
         # Perfetto shows escapes as they are, so only half of a surrogate pair becomes one.
-        text = json.dumps(trace, separators=(",", ":"), ensure_ascii=False)
-        Path(path).write_bytes(text.encode(errors="backslashreplace"))
+        text = json.dumps({"traceEvents": events, "otherData": ours}, ensure_ascii=False)
+        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
 
     @classmethod
-    def load(cls, path: str | os.PathLike) -> Timeline:
-        """Return the timeline that `save` wrote, exactly as it was.
-
-        Raises:
-            TimelineError: the file is not one that `save` wrote.
-        """
-        data, spans = Path(path).read_bytes(), []
+    def load(cls, path: str | Path) -> Timeline:
+        """Return the timeline that `save` wrote, exactly; TimelineError for another file."""
         try:
-            trace = json.loads(data)
-            events, ours = trace["traceEvents"], trace["otherData"]
-            lane_of = {e["tid"]: e["args"].get("lane") for e in events if e["ph"] == "M"}
-            for e in reversed([e for e in events if e["ph"] == "X"]):
-                start = ours["start_ns"] + round(e["ts"] * 1e3)
-                spans.append((e["name"], start, start + round(e["dur"] * 1e3), lane_of[e["tid"]]))
-            return cls._of(spans, dict(ours["lanes"]), ours["origin_ns"], ours["window_ns"])
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            wrong = f"{Path(path).name} is not a file that Timeline.save wrote ({error!r})."
-            raise TimelineError(wrong) from error
-
-
-def _arrange(spans: list, device_of: dict[str, str], window: tuple[int, int] | None) -> _State:
-    """Sort spans and lanes, and find out which span lies in which."""
-    rows: list[_Row] = []
-    times: dict[str, list[tuple[int, int]]] = {}
-    running: dict[str, list[list[_Row]]] = {}  # lane -> track -> spans that have not ended
-    # `Timeline.span` adds inner spans first, so of two equal spans the later one is the outer.
-    for name, start, end, lane in sorted(reversed(spans), key=lambda s: (s[1], -s[2])):
-        times.setdefault(lane, []).append((start, end))
-        tracks = running.setdefault(lane, [])
-        for stack in tracks:
-            while stack and stack[-1].end <= start:
-                stack.pop()
-            if not stack or end <= stack[-1].end:
-                break
-        else:
-            if tracks and window is None:
-                other = tracks[0][-1]
-                raise TimelineError(
-                    f"lane {lane!r} has two spans that overlap, and neither lies inside the other: "
-                    f"{other.name!r} ({other.start / 1e9:g} s to {other.end / 1e9:g} s) and "
-                    f"{name!r} ({start / 1e9:g} s to {end / 1e9:g} s). Give them two lanes."
-                )
-            stack = []
-            tracks.append(stack)
-        rows.append(_Row(name, start, end, lane, len(stack), tracks.index(stack)))
-        stack.append(rows[-1])
-    if not rows:
-        return _State([], {}, {}, None)
-    limits = [rows[0].start, max(row.end for row in rows), *(window or ())]
-    used = [lane for lane in device_of if lane in times]
-    devices = sorted(dict.fromkeys(device_of[lane] for lane in used), key=lambda d: d != HOST)
-    used.sort(key=lambda lane: devices.index(device_of[lane]))
-    return _State(rows, {n: device_of[n] for n in used}, times, (min(limits), max(limits)))
-
-
-def _microseconds(ns: int) -> float:
-    """A time of a trace. Perfetto multiplies it by 1000 and truncates, and must get `ns` again."""
-    return math.nextafter(ns / 1e3, math.inf) if ns % 1000 else ns / 1e3
+            trace, spans = json.loads(Path(path).read_bytes()), []
+            ours = trace["otherData"]
+            for event in reversed(trace["traceEvents"]):
+                start, took = (round(event[key] * 1e3) for key in ("ts", "dur"))
+                start += ours["start_ns"]
+                spans.append((event["name"], start, start + took, event["tid"]))
+            return cls._of(spans, ours["device_of"], ours["origin_ns"], ours["window_ns"])
+        except (ValueError, LookupError, TypeError) as error:
+            raise TimelineError(f"{path} is not a file that Timeline.save wrote.") from error
 
 
 def thread_label(thread: threading.Thread) -> str:
@@ -454,11 +327,7 @@ def thread_label(thread: threading.Thread) -> str:
 
 
 def _short(name: str) -> str:
-    """Return an operation's name for a figure.
-
-    >>> _short("aten::linear"), _short("void at::native::elementwise<4, at::add<float> >(int)")
-    ('linear', 'elementwise')
-    """
+    """Return an operation's name for a figure: "linear" of "aten::linear"."""
     name = name.removeprefix("autograd::engine::evaluate_function: ")
     if "::" in name or name.startswith("void "):
         plain = name.removeprefix("void ").replace("(anonymous namespace)::", "")

@@ -14,13 +14,13 @@ from d2lperf import plotting
 
 # Each draws two things with given names.
 DRAW = {
-    "bars": lambda a, b, **o: plotting.bars({a: 1.0, b: 2.0}, low={a: 0.5}, high={a: 1.5}, **o),
+    "bars": lambda a, b, **o: plotting.bars({a: 1.0, b: 2.0}, **o),
     "distributions": lambda a, b, **o: plotting.distributions({a: [1e-3] * 9, b: [2e-3]}, **o),
-    "gantt": lambda a, b, **o: plotting.gantt([(a, 0, 1, a, b), (b, 0, 1e-3, b, a)], **o),
-    "graph": lambda a, b, **o: plotting.graph([a, b], [(a, b, a)], **o),
+    "gantt": lambda a, b, **o: plotting.gantt([(a, 0, 1, a, 0), (b, 0, 1e-3, b, 0)], **o),
+    "graph": lambda a, b, **o: plotting.graph([a, b], [(a, b)], **o),
     "intervals": lambda a, b, **o: plotting.intervals({a: (1, 1, 1), b: (2, 1, 3)}, **o),
     "lines": lambda a, b, **o: plotting.lines([1, 2], {a: [1, 2], b: [2, 1]}, xlabel=a, **o),
-    "scores": lambda a, b, **o: plotting.scores([(a, 1, 2, 1, 3), (b, 1, 2)], **o),
+    "scores": lambda a, b, **o: plotting.scores([(a, 1, 2, 1, 3), (b, 1, 2, None, None)], **o),
     "plot": lambda a, b, ax=None: plotting.plot([1, 2], legend=[a], xlabel=b, axes=ax),
 }
 

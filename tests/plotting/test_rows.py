@@ -66,9 +66,9 @@ def test_ticks_of_times_have_a_unit_and_lie_inside(seconds, spread):
     assert all(label.endswith("s") for label in inside)
 
 
-def test_equal_samples_one_sample_no_samples_and_tensors():
-    ax = distributions({"equal": [1.0, 1.0, 1.0], "one": torch.tensor([1.0]), "none": []})
-    assert texts(ax) == ["median 1.00 s", "median 1.00 s", "no samples"]
+def test_equal_samples_one_sample_and_tensors():
+    ax = distributions({"equal": [1.0, 1.0, 1.0], "one": torch.tensor([1.0])})
+    assert texts(ax) == ["median 1.00 s", "median 1.00 s"]
     ax.figure.canvas.draw()
 
 
@@ -78,7 +78,7 @@ def test_a_drawing_is_the_same_each_time():
     np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("samples", [{}, {"a": []}, {"a": [0.0]}, {"a": [math.nan]}, {"a": [-1]}])
+@pytest.mark.parametrize("samples", [{}, {"a": [1], "b": []}, {"a": [0.0]}, {"a": [-1]}])
 def test_distributions_refuse_what_is_no_time(samples):
     with pytest.raises(ValueError, match="positive times"):
         distributions(samples)
@@ -135,7 +135,7 @@ def test_intervals_without_ends_or_values_keep_their_rows():
     ax = intervals(
         {"unknown": [math.nan] * 3, "open": (1.1, 0, math.inf)}, verdicts={"open": NOT_DECIDED}
     )
-    assert texts(ax)[0] == "not known"
+    assert texts(ax)[0] == "unknown"
     assert texts(ax)[1].startswith("1.100") and texts(ax)[1].endswith("\nnot decided")
     ax.figure.canvas.draw()
     low, high = ax.get_xlim()
@@ -151,19 +151,6 @@ def test_all_that_is_known_and_one_lie_inside_the_axes(ratio, below, beyond):
     plt.close("all")
 
 
-@pytest.mark.parametrize(
-    ("ratios", "verdicts", "words"),
-    [
-        ({}, None, "ratios for"),
-        ({"a": (1, 2, 3)}, None, r"a: the ratio 1 is not in \[2, 3\]"),
-        ({"a": (1, 1, 1)}, {"b": FASTER}, "verdicts for"),
-    ],
-)
-def test_intervals_say_what_is_wrong(ratios, verdicts, words):
-    with pytest.raises(ValueError, match=words):
-        intervals(ratios, verdicts=verdicts)
-
-
 # scores -----------------------------------------------------------------------------------
 
 
@@ -177,28 +164,21 @@ def test_scores_show_factors_with_intervals_on_a_logarithmic_axis():
     assert texts(ax) == ["× 1.89", "× 0.500", "predicted"]
 
 
-@pytest.mark.parametrize("rows", [[], [("a", 0, 1)], [("a", 1, -1)], [("a", 1, 1, 0, 2)]])
+@pytest.mark.parametrize("rows", [[], [("a", 0, 1, 1, 1)], [("a", 1, -1, None, None)]])
 def test_scores_refuse_what_has_no_place(rows):
-    with pytest.raises(ValueError, match=r"no predictions|a: .* is not positive"):
+    with pytest.raises(ValueError, match="positive numbers"):
         scores(rows)
 
 
 # bars -------------------------------------------------------------------------------------
 
 
-def test_bars_are_labelled_with_values_and_intervals():
+def test_bars_are_labelled_with_values():
     values = {"eager": 3.2e-3, "compiled": 1e-3}
-    ax = bars(values, low={"eager": 3e-3}, high={"eager": 3.4e-3}, unit="s", xlabel="time per step")
+    ax = bars(values, unit="s", xlabel="time per step")
     assert names(ax) == list(values) and ax.get_xlabel() == "time per step"
     assert [bar.get_width() for bar in ax.patches] == list(values.values())
     assert [bar.get_y() + bar.get_height() / 2 for bar in ax.patches] == pytest.approx([0, 1])
     assert all(same_color(bar.get_facecolor(), colour_of(n)) for bar, n in zip(ax.patches, values))
-    assert texts(ax) == ["3.20 ms [3.00 ms, 3.40 ms]", "1.00 ms"]
-    (interval,) = ax.lines
-    assert list(interval.get_xdata()) == [3e-3, 3.4e-3]
+    assert texts(ax) == ["3.20 ms", "1.00 ms"]
     assert ax.get_xlim()[0] == 0
-
-
-def test_bars_need_values():
-    with pytest.raises(ValueError, match="no values"):
-        bars({})

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from d2lperf.timeline import gaps, intersection, length, union
+from d2lperf.timeline.intervals import gaps, intersection, length, union
 
 GRID = 24
 intervals = st.lists(st.tuples(st.integers(0, GRID), st.integers(0, GRID)).map(sorted), max_size=12)
@@ -57,20 +57,16 @@ def test_lengths_add_up_and_move_with_shift_and_scale(a, b, shift, scale):
 
 @pytest.mark.parametrize(
     ("wrong", "words"),
-    [
-        ([(2, 1)], r"\(2, 1\) ends before it starts"),
-        ([(0, float("nan"))], r"nan\) ends before"),
-        ([1, 2, 3], r"shape \(n, 2\).*shape \(3,\)"),
-    ],
+    [([(2, 1)], r"\[\[2 1\]\]"), ([(0, float("nan"))], "nan"), ([1, 2, 3], r"\[1 2 3\]")],
 )
 @pytest.mark.parametrize(
     "function", [union, length, lambda x: gaps(x, 0, 9), lambda x: intersection([], x)]
 )
 def test_other_values_are_refused(function, wrong, words):
-    with pytest.raises(ValueError, match=words):
+    with pytest.raises(ValueError, match=f"no end before its start: not .*{words}"):
         function(wrong)
 
 
 def test_a_window_that_ends_before_it_starts_is_refused():
-    with pytest.raises(ValueError, match=r"\(3, 1\) ends before"):
+    with pytest.raises(ValueError, match=r"no end before its start: not \[\[3 1\]\]"):
         gaps([], 3, 1)

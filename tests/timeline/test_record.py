@@ -7,15 +7,16 @@ import subprocess
 import sys
 import threading
 import time
-import types
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import toy_device
+from profiler_events import DEVICE, PID, event
 
 from d2lperf.timeline import Timeline, TimelineError, record
-from d2lperf.timeline.record import CALL, Event, read_events, timeline_from_events
+from d2lperf.timeline.record import CALL, timeline_of
 
 sees_all_threads = pytest.mark.skipif(
     torch.__version__.startswith("2.6."), reason="this torch sees only the thread that records"
@@ -298,33 +299,11 @@ print(record(lambda: torch.ones(3)).lanes)
 
 
 def test_what_is_no_function_is_refused():
-    with pytest.raises(TypeError, match="function without arguments, but got Tensor"):
+    with pytest.raises(TypeError, match="record needs a function, not a Tensor"):
         record(torch.ones(3))
 
 
 # Devices: events as the profiler lists them -----------------------------------------------
-
-PID = 4711
-DEVICE = torch.autograd.DeviceType
-ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync")
-
-
-def event(category, name, start_us, duration_us, device=PID, resource=1, kind=DEVICE.CUDA):
-    """One event: a host's device is its process and its resource a thread; a device's resource is
-    a stream. Times count from 1970, in nanoseconds."""
-    says = {
-        "name": name,
-        "activity_type": category,
-        "device_type": kind if category in ON_DEVICE else DEVICE.CPU,
-        "device_index": device,
-        "device_resource_id": resource,
-        "start_thread_id": 1,
-        "start_ns": 1_700_000_000_000_000_000 + round(1000 * start_us),
-        "duration_ns": round(1000 * duration_us),
-        "is_user_annotation": category.endswith("user_annotation"),
-    }
-    return types.SimpleNamespace(**{key: lambda value=value: value for key, value in says.items()})
-
 
 GPU_EVENTS = [
     event("user_annotation", CALL, 10.0, 50),
@@ -345,16 +324,12 @@ GPU_EVENTS = [
 def old(events):
     """As torch 2.6 lists them: without the kind of activity."""
     for e in events:
-        yield types.SimpleNamespace(**{k: v for k, v in vars(e).items() if k != "activity_type"})
-
-
-def timeline_of(events, names=None, caller="main thread"):
-    return timeline_from_events(read_events(events), names or {}, caller=caller)
+        yield SimpleNamespace(**{k: v for k, v in vars(e).items() if k != "activity_type"})
 
 
 @pytest.mark.parametrize("version", [list, old])
 def test_streams_of_devices_are_lanes(version):
-    t = timeline_of(version(GPU_EVENTS))
+    t = timeline_of(version(GPU_EVENTS), {})
     assert t.lanes == [
         "main thread",
         "backward thread",
@@ -374,12 +349,12 @@ def test_streams_of_devices_are_lanes(version):
 
 def test_waiting_that_the_profiler_shows_on_a_stream_is_not_its_work():
     sync = event("cuda_sync", "Stream Sync", 62, 100, 0, 7)
-    assert timeline_of([*GPU_EVENTS, sync]).spans == timeline_of(GPU_EVENTS).spans
+    assert timeline_of([*GPU_EVENTS, sync], {}).spans == timeline_of(GPU_EVENTS, {}).spans
 
 
 def test_a_profiler_that_sees_no_device_gives_a_timeline_without_it():
     """CUDA without its profiling library: the host's side is all there is."""
-    t = timeline_of([e for e in GPU_EVENTS if e.device_type() == DEVICE.CPU])
+    t = timeline_of([e for e in GPU_EVENTS if e.device_type() == DEVICE.CPU], {})
     assert t.devices == ["CPU"] and t.lanes == ["main thread", "backward thread"]
     t.plot().figure.canvas.draw()
 
@@ -389,7 +364,8 @@ def test_devices_have_torchs_names_in_the_order_of_their_numbers(kind):
     word, numbers = kind.name.lower(), [10, 2, 0, 2]
     t = timeline_of(
         [event("user_annotation", CALL, 0, 9), event("cpu_op", "aten::mm", 1, 5)]
-        + [event("kernel", "gemm", 3 + 9 * i, 8, n, 3, kind) for i, n in enumerate(numbers)]
+        + [event("kernel", "gemm", 3 + 9 * i, 8, n, 3, kind) for i, n in enumerate(numbers)],
+        {},
     )
     assert t.devices == ["CPU", f"{word}:0", f"{word}:2", f"{word}:10"]
     assert t.lanes[1:] == [f"{word}:{n} stream 3" for n in (0, 2, 10)]
@@ -401,7 +377,7 @@ def test_several_threads_of_one_name_have_several_lanes():
     more = [event("cpu_op", name, 41, 5, PID, 3), event("cpu_op", "aten::mm", 42, 5, PID, 9)]
     t = timeline_of([*GPU_EVENTS, *more], {9: "pump"}, caller="pump")
     assert t.lanes[:4] == ["pump", "backward thread", "backward thread (2)", "pump (2)"]
-    assert timeline_of([*GPU_EVENTS, *more]).lanes[3] == "thread"
+    assert timeline_of([*GPU_EVENTS, *more], {}).lanes[3] == "thread"
 
 
 def test_threads_are_told_apart_where_only_torch_numbers_them():
@@ -409,16 +385,16 @@ def test_threads_are_told_apart_where_only_torch_numbers_them():
     events = [event("user_annotation", CALL, 0, 9, 0, 0)]
     events += [event("cpu_op", "aten::mm", i, 1, 0, 0) for i in (1, 3)]
     events[-1].start_thread_id = lambda: 2
-    assert timeline_of(events).lanes == ["main thread", "thread"]
+    assert timeline_of(events, {}).lanes == ["main thread", "thread"]
 
 
 def test_a_span_without_an_end_has_no_negative_duration():
     events = [event("user_annotation", CALL, 0, 9), event("cpu_op", "aten::mm", 3, -2)]
-    assert [s.duration_s for s in timeline_of(events).spans] == [0]
+    assert [s.duration_s for s in timeline_of(events, {}).spans] == [0]
 
 
 def test_ranks_with_devices_are_merged():
-    both = Timeline.merge({f"rank {i}": timeline_of(GPU_EVENTS) for i in range(2)})
+    both = Timeline.merge({f"rank {i}": timeline_of(GPU_EVENTS, {}) for i in range(2)})
     assert both.lanes[:3] == [
         "rank 0 main thread",
         "rank 0 backward thread",
@@ -428,11 +404,13 @@ def test_ranks_with_devices_are_merged():
 
 
 def test_a_timeline_of_events_starts_at_the_call():
-    t = timeline_from_events(
-        [Event("before", ("cuda", 0), 7, 90, 95), Event(CALL, None, 1, 100, 200),
-         Event("op", None, 1, 110, 150), Event("after", None, 1, 200, 300)],
-        {}, called_ns=5_000,
-    )  # fmt: skip
+    events = [
+        event("kernel", "before", 0.09, 0.005, 0, 7),
+        event("user_annotation", CALL, 0.1, 0.1),
+        event("cpu_op", "op", 0.11, 0.04),
+        event("cpu_op", "after", 0.2, 0.1),
+    ]
+    t = timeline_of(events, {}, called_ns=5_000)
     assert [(s.name, s.start_s) for s in t.spans] == [("before", -1e-8), ("op", 1e-8)]
     own = Timeline.from_spans([("own", 5e-6, 1e-9, "x")])
     merged = Timeline.merge({"a": t, "b": own})
@@ -450,7 +428,7 @@ import torch, toy_device
 from types import SimpleNamespace as Says
 toy_device.install({count})
 from d2lperf.timeline import record
-from d2lperf.timeline.record import read_events
+from d2lperf.timeline.record import CALL, timeline_of
 
 made, real = [], torch.profiler.profile
 torch.profiler.profile = lambda *args, **options: made.append(real(*args, **options)) or made[-1]
@@ -458,13 +436,16 @@ t = record(lambda: torch.relu(torch.ones(3)))
 print(torch.profiler.ProfilerActivity.PrivateUse1 in made[-1].activities, t.lanes, t.devices)
 
 says = dict(name="k", device_type=torch.autograd.DeviceType.PrivateUse1, device_index=1,
-            device_resource_id=3, start_ns=0, duration_ns=1, is_user_annotation=False)
+            device_resource_id=3, start_thread_id=1, start_ns=0, duration_ns=1,
+            is_user_annotation=False)
 event = Says(**{{key: lambda value=value: value for key, value in says.items()}})
-print(read_events([event])[0].device)
+call = Says(**vars(event))
+call.name, call.device_type = lambda: CALL, lambda: torch.autograd.DeviceType.CPU
+print(timeline_of([call, event], dict()).devices)
 """,
         text=True,
     )
-    assert done.stdout == "True ['main thread'] ['CPU']\n('toy', 1)\n", done.stderr
+    assert done.stdout == "True ['main thread'] ['CPU']\n['toy:1']\n", done.stderr
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU of NVIDIA's or AMD's")

@@ -9,12 +9,15 @@ import sys
 import threading
 
 import pytest
+from drawn_bars import boxes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib import pyplot as plt
+from profiler_events import crossing, event
 
-from d2lperf.timeline import Span, Timeline, TimelineError, union
-from d2lperf.timeline.record import CALL, Event, timeline_from_events
+from d2lperf.timeline import Span, Timeline, TimelineError
+from d2lperf.timeline.intervals import union
+from d2lperf.timeline.record import CALL, timeline_of
 
 GRID = 20
 pairs = st.lists(st.tuples(st.integers(0, GRID), st.integers(1, 5)), min_size=1, max_size=12)
@@ -37,17 +40,6 @@ def nested():
             ("signal", 8.0, 0.0, "b", "disk"),
         ]
     )
-
-
-def crossing():
-    """A recording, in which spans of a lane may cross."""
-    events = [
-        Event(CALL, None, 1, 1000, 9000),
-        Event("gemm", ("cuda", 0), 7, 2000, 4000),
-        Event("gemm", ("cuda", 0), 7, 3999, 5000),
-        Event("inside", ("cuda", 0), 7, 4100, 4200),
-    ]
-    return timeline_from_events(events, {}, called_ns=123_456_789)
 
 
 # Questions --------------------------------------------------------------------------------
@@ -132,9 +124,9 @@ def test_the_hosts_lanes_come_first():
 
 def test_repr_says_how_busy_each_lane_is():
     assert repr(nested()).splitlines() == [
-        "timeline of 8.00 s: 6 spans",
-        "  a  busy 6.00 s",
-        "  b  busy 2.00 s",
+        "timeline: 6 spans in 8.00 s",
+        "  a: busy 6.00 s",
+        "  b: busy 2.00 s",
     ]
 
 
@@ -271,10 +263,10 @@ def test_merged_recordings_keep_spans_that_cross_and_their_whole_window():
 )
 def test_an_empty_timeline_says_so(ask):
     t = Timeline()
-    with pytest.raises(TimelineError, match=r"has no spans. Fill it"):
+    with pytest.raises(TimelineError, match=r"has no spans.*adds one"):
         ask(t)
     assert (t.spans, t.lanes, t.devices, len(t)) == ([], [], [], 0)
-    assert repr(t) == "timeline without spans" and t.to_frame().empty and t.busy_frame().empty
+    assert repr(t) == "timeline: 0 spans" and t.to_frame().empty and t.busy_frame().empty
 
 
 @pytest.mark.parametrize(
@@ -293,7 +285,7 @@ def test_an_unknown_lane_is_named_with_those_that_there_are(ask):
 
 def test_spans_of_a_lane_that_cross_are_refused():
     spans = [("load", 0, 2, "disk"), ("decode", 1, 2, "disk")]
-    words = r"'disk'.*'load' \(0 s to 2 s\).*'decode' \(1 s to 3 s\).*two lanes"
+    words = r"'decode' \(1 s to 3 s\) starts inside another span of lane 'disk'.*two lanes"
     with pytest.raises(TimelineError, match=words):
         Timeline.from_spans(spans)
     spans[1] = ("decode", 1, 2, "another")
@@ -307,22 +299,17 @@ def test_blocks_of_one_lane_that_cross_are_refused_when_asked():
     b.__enter__()
     a.__exit__(None, None, None)
     b.__exit__(None, None, None)
-    with pytest.raises(TimelineError, match=r"'a'.*'b'.*two lanes"):
+    with pytest.raises(TimelineError, match=r"'b' .*inside another.*'x'.*two lanes"):
         t.busy_fraction("x")
 
 
 @pytest.mark.parametrize(
     ("span", "words"),
     [
-        (("load", 0, -1, "a"), "'load' in lane 'a'.*takes -1 s.*0 or more"),
+        (("load", 0, -1, "a"), r"'load' starts at 0 s and takes -1 s.*end - start"),
         (("load", float("nan"), 1, "a"), "starts at nan s.*finite"),
         (("load", 0, float("nan"), "a"), "takes nan s.*finite"),
         (("load", 0, float("inf"), "a"), "takes inf s.*finite"),
-        (("load", "soon", 1, "a"), r"a span is \(name, start_s.*'soon'"),
-        (("load", 5_000_000_000, 1, "a"), "starts at 5e.09 s.*in seconds"),
-        (("load", 0, 1e15, "a"), "takes 1e.15 s.*in seconds"),
-        (("load", 0, 1), r"a span is \(name, start_s"),
-        (7, r"a span is .* got 7"),
         (("load", 0, 1, "a", "disk"), "lane 'a' belongs to 'CPU'.*'disk'"),
     ],
 )
@@ -344,30 +331,21 @@ def test_a_lane_of_two_devices_is_refused_before_the_block_runs():
 
 
 def check_trace(path):
-    """What Perfetto needs: named threads, and no spans of a thread that cross."""
-    trace = json.loads(path.read_text(encoding="utf-8"))
-    named, spans = set(), []
-    for event in trace["traceEvents"]:
-        assert type(event["pid"]) is int and type(event["tid"]) is int
-        if event["ph"] == "M":
-            named.add((event["name"], event["pid"], event["tid"]))
-            assert isinstance(event["args"]["name"], str)
-        else:
-            assert event["ph"] == "X" and event["ts"] >= 0 and event["dur"] >= 0
-            assert isinstance(event["name"], str)
-            spans.append(event)
+    """What Perfetto needs; it names processes and threads by texts as pid and tid."""
+    events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     for turn in (int, round):  # versions of Perfetto truncate or round to nanoseconds
         open_ = {}
-        for event in spans:
-            assert ("process_name", event["pid"], 0) in named
-            assert ("thread_name", event["pid"], event["tid"]) in named
-            start, duration = turn(event["ts"] * 1e3), turn(event["dur"] * 1e3)
-            stack = open_.setdefault(event["tid"], [])
+        for e in events:
+            assert e["ph"] == "X" and e["ts"] >= 0 and e["dur"] >= 0
+            assert all(isinstance(e[key], str) for key in ("name", "pid", "tid"))
+            start, duration = turn(e["ts"] * 1e3), turn(e["dur"] * 1e3)
+            stack = open_.setdefault(e["tid"], [])
             while stack and stack[-1] <= start:
                 stack.pop()
-            assert not stack or start + duration <= stack[-1]
+            crosses = bool(stack) and start + duration > stack[-1]
+            assert not crosses or "gemm" in e["name"]  # kernels may
             stack.append(start + duration)
-    return spans
+    return events
 
 
 def same(a, b):
@@ -392,8 +370,8 @@ def test_a_saved_timeline_comes_back_exactly(tmp_path, make):
 @given(st.lists(st.tuples(st.integers(0, 10**15), st.integers(0, 10**6)), min_size=1, max_size=9))
 def test_any_nanosecond_survives_a_file(tmp_path_factory, times):
     path = tmp_path_factory.mktemp("traces") / "t.json"
-    events = [Event("k", ("cuda", 0), 7, start, start + d) for start, d in times]
-    t = timeline_from_events([Event(CALL, None, 1, 0, 1), *events], {}, called_ns=7)
+    events = [event("kernel", "gemm", s / 1e3, d / 1e3, 0, 7) for s, d in times]
+    t = timeline_of([event("user_annotation", CALL, 0, 1), *events], {}, called_ns=7)
     t.save(path)
     assert len(check_trace(path)) == len(times)
     assert same(Timeline.load(path), t)
@@ -417,15 +395,6 @@ def test_names_are_saved_as_they_are_read(tmp_path):
     t.save(path)
     assert "∂L" in path.read_text(encoding="utf-8")
     assert [s.name for s in Timeline.load(path).spans] == names
-
-
-def test_crossing_spans_are_two_threads_in_the_trace_and_one_lane_here(tmp_path):
-    path = tmp_path / "t.json"
-    crossing().save(path)
-    trace = json.loads(path.read_text())
-    names = {e["args"]["name"] for e in trace["traceEvents"] if e["name"] == "thread_name"}
-    assert names == {"cuda:0 stream 7", "cuda:0 stream 7 (2)"}
-    assert Timeline.load(path).lanes == ["cuda:0 stream 7"]
 
 
 @pytest.mark.parametrize("text", ["", "[1, 2]", "{}", '{"traceEvents": []}', "\x00", "7"])
@@ -458,14 +427,12 @@ def drawn(monkeypatch, t, **options):
 def test_plot_draws_outer_spans_from_the_start_of_the_window(monkeypatch):
     t = Timeline.from_spans([("aten::mm", 5, 2, "x"), ("inner", 5, 1, "x"), ("b", 7, 1, "y", "d")])
     spans, rest = drawn(monkeypatch, t)
-    assert spans == [("mm", 0, 2, "x", "CPU", 0), ("b", 2, 1, "y", "d", 0)]
+    assert spans == [("mm", 0, 2, "x", 0), ("b", 2, 1, "y", 0)]
     assert rest["lanes"] == ["x", "y"] and rest["length_s"] == 3
-    assert (rest["notes_title"], rest["notes"]) == ("busy", {"x": "67 %", "y": "33 %"})
+    assert rest["notes"] == {"x": "busy 67 %", "y": "busy 33 %"}
     spans, rest = drawn(monkeypatch, t, depth=None, lanes=["y", "x"], length_s=9)
-    assert [s[5] for s in spans] == [0, 1, 0]
+    assert [s[4] for s in spans] == [0, 1, 0]
     assert rest["lanes"] == ["y", "x"] and rest["length_s"] == 9
-    _, rest = drawn(monkeypatch, t, colours={"aten::mm": "#123456"})
-    assert rest["colours"] == {"mm": "#123456"}
 
 
 def test_a_name_has_one_form_whatever_its_depth(monkeypatch):
@@ -513,10 +480,7 @@ def test_a_name_has_one_colour_whatever_the_depth():
     t = Timeline.from_spans([*outer, *inner])
 
     def colours(ax):
-        (bars,) = [c for c in ax.collections if len(c.get_facecolor()) > 1]
-        boxes = [path.get_extents() for path in bars.get_paths()]
-        pairs = zip(boxes, bars.get_facecolor().tolist(), strict=True)
-        return {(b.x0, b.width): tuple(colour) for b, colour in pairs}
+        return {(box[0], box[1]): box[4] for box in boxes(ax)}
 
     alone, deep = colours(t.plot()), colours(t.plot(depth=None))
     assert len(alone) == 3 and len(set(deep.values())) == 6
@@ -528,6 +492,10 @@ def test_a_path_instead_of_axes_is_refused():
         nested().plot("x.png")
 
 
-def test_no_lanes_to_draw_is_refused_with_those_that_there_are():
-    with pytest.raises(TimelineError, match=r"lanes is empty. Choose from 'a', 'b'"):
-        nested().plot(lanes=[])
+def test_a_recording_without_lanes_of_a_device_says_so_and_goes_on():
+    """Issue 10: cell 143 of notebook 03 raised where the profiler sees no device."""
+    t = nested()
+    ax = t.plot(lanes=[lane for lane in t.lanes if "stream" in lane])
+    ax.figure.canvas.draw()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["no lanes"]
+    assert ax.get_xlim()[1] == pytest.approx(8.08)
