@@ -33,7 +33,7 @@ import torch
 from torch.nn import functional
 
 import d2lperf
-from d2lperf.measuring.formats import format_value
+from d2lperf.formats import format_value
 from d2lperf.measuring.sampling import Instruments
 
 MOST_OFF = 0.10  # of a ceiling, to either side

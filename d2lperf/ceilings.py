@@ -16,9 +16,9 @@ from torch.nn import functional
 
 from d2lperf.counting import NEW_BYTES
 from d2lperf.device import try_gpu
+from d2lperf.formats import Shown, Table, format_value
 from d2lperf.machine import Machine, machine_card
 from d2lperf.measuring import stats
-from d2lperf.measuring.formats import Shown, Table, format_value
 from d2lperf.measuring.sampling import Instruments, Subject, undisturbed
 from d2lperf.measuring.saved import Saved
 

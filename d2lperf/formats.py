@@ -43,7 +43,7 @@ def format_value(value: float, unit: str = "") -> str:
     elif value == 0 or math.isinf(value):
         text = f"{value:g}"
     else:
-        exponent = math.floor(math.log10(abs(value) * 1.0005))  # of the rounded number
+        exponent = math.floor(math.log10(abs(value)) + math.log10(1.0005))  # of the rounded number
         text = f"{value:,.{max(0, 2 - exponent)}f}" if -5 <= exponent < 7 else f"{value:.2e}"
     return f"{text} {prefix}{unit}".rstrip()
 

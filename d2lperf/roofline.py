@@ -20,8 +20,8 @@ from d2lperf import plotting
 from d2lperf.ceilings import Ceilings, measure_ceilings
 from d2lperf.counting import Operation, OperationCounter
 from d2lperf.device import synchronize
+from d2lperf.formats import Shown, Table, format_value
 from d2lperf.measuring import Measurement, measure
-from d2lperf.measuring.formats import Shown, Table, format_value
 from d2lperf.measuring.sampling import Instruments, undisturbed
 
 __all__ = ["Estimate", "Explanation", "Roofline", "explain"]

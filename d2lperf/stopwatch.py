@@ -7,7 +7,7 @@ from collections.abc import Callable
 from itertools import accumulate
 
 from d2lperf.device import synchronize
-from d2lperf.measuring.formats import print_line
+from d2lperf.formats import print_line
 
 __all__ = ["Benchmark", "Timer"]
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from d2lperf.measuring.formats import format_ratio, format_seconds, format_value
+from d2lperf.formats import format_ratio, format_seconds, format_value
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,15 @@ print(json.dumps([found, plot.__name__, Benchmark.__name__, split_batch.__name__
     assert json.loads(run(code)) == [[], "plot", "Benchmark", "split_batch"]
 
 
+def test_timelines_do_not_load_what_times_and_judges():
+    code = "import sys, d2lperf.timeline"
+    loaded = run(f"{code}; print(*sorted(m for m in sys.modules if m.startswith('d2lperf.')))")
+    assert loaded.split() == [
+        *("d2lperf._version", "d2lperf.device", "d2lperf.formats", "d2lperf.timeline"),
+        *(f"d2lperf.timeline.{part}" for part in ("intervals", "record", "timeline")),
+    ]
+
+
 @pytest.mark.parametrize("name", d2lperf.__all__)
 def test_every_public_name_is_there_and_listed(name):
     assert getattr(d2lperf, name) is not None

@@ -10,7 +10,7 @@ from functools import partial
 from numbers import Integral
 from typing import Any
 
-from d2lperf.measuring.formats import format_interval, format_ratio, format_value, print_line
+from d2lperf.formats import format_interval, format_ratio, format_value, print_line
 from d2lperf.measuring.verdict import FASTER, NO_DIFFERENCE, NOT_DECIDED, SLOWER, Ratio
 
 __all__ = ["Claim", "ClaimContradicted", "Prediction", "Predictions", "predict", "predictions"]

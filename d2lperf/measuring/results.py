@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from d2lperf.formats import Shown, Table, format_ratio, format_seconds, format_value
 from d2lperf.machine import Machine
 from d2lperf.measuring import stats
 from d2lperf.measuring.claims import Claim, expect
-from d2lperf.measuring.formats import Shown, Table, format_ratio, format_seconds, format_value
 from d2lperf.measuring.saved import Saved
 from d2lperf.measuring.verdict import BASELINE, FASTER, NOT_DECIDED, Ratio, Rounds, Timed, judge
 

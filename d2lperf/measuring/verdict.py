@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from d2lperf.formats import format_ratio
 from d2lperf.measuring import stats
-from d2lperf.measuring.formats import format_ratio
 
 __all__ = ["BASELINE", "FASTER", "NOT_DECIDED", "NO_DIFFERENCE", "SLOWER", "Ratio", "Rounds"]
 __all__ += ["Timed", "judge", "least_rounds", "nominal_confidence", "precise", "round_up"]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from d2lperf.measuring.formats import format_ratio
+from d2lperf.formats import format_ratio
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import COLOURS, FAINT, GREY, colour_of
 

@@ -4,7 +4,7 @@ import textwrap
 
 import numpy as np
 
-from d2lperf.measuring.formats import format_value as quantity
+from d2lperf.formats import format_value as quantity
 from d2lperf.plotting.colours import FAINT, SOFT
 
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from d2lperf.measuring.formats import format_seconds
+from d2lperf.formats import format_seconds
 from d2lperf.timeline.intervals import intersection, length
 
 HOST = "CPU"
