@@ -23,6 +23,7 @@ from d2lperf.formats import format_ratio, format_seconds, format_value
         (5e-11, "0.0500 ns"),
         (math.nan, "unknown"),
         (np.float32(0.25), "250 ms"),
+        (1.797e308, "1.80e+308 s"),
     ],
 )
 def test_times_have_a_unit_and_three_digits(seconds, text):
