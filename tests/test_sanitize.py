@@ -70,6 +70,14 @@ SAME = {
     "time in markdown": ("**37.1 µs** a call", "**9.2 µs** a call"),
     "huge ratio": ("12.0 [3.1, inf]", "1200.0 [800.1, 2100.5]"),
     "ratio without an interval": ("b 0.981 [unknown]  not decided", "b unknown  not decided"),
+    "interval of a median, where a few samples have none": (
+        "interval     9.00 µs to 9.16 µs (95 %)\nquartiles    8.92 µs to 10.2 µs",
+        "interval     unknown: too few samples\nquartiles    8.92 µs to 10.2 µs",
+    ),
+    "the same in HTML": (
+        "<td>interval</td><td>9.00 µs to 9.16 µs (95 %)</td>",
+        "<td>interval</td><td>unknown: too few samples</td>",
+    ),
     "no ratio": ("<td>unknown</td>", "<td>0.981 [unknown]</td>"),
     "claim": (
         "claim borne out: scripted is faster than eager (time ratio 0.760 [0.752, 0.768])",
