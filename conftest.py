@@ -64,9 +64,9 @@ def pytest_collect_file(file_path, parent):
 
 
 def scope(nodeid):
-    """What runs in one process and in order: all notebooks of a folder, or one file of tests."""
+    """What runs in one process and in order: all notebooks, or one file of tests."""
     file = nodeid.partition("::")[0]
-    return file.rpartition("/")[0] if file.endswith(".ipynb") else file
+    return "notebooks" if file.endswith(".ipynb") else file
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -82,13 +82,8 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(items):
-    """The notebooks of the course come first, beside the tests; other notebooks come last."""
-
-    def turn(item):
-        notebook = item.path.suffix == ".ipynb"
-        return 1 if not notebook else 0 if item.path.parent.name == "notebooks" else 2
-
-    items.sort(key=turn)
+    """The notebooks take longest, so they come first, beside the tests."""
+    items.sort(key=lambda item: item.path.suffix != ".ipynb")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

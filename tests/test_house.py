@@ -210,31 +210,27 @@ def test_ci_runs_what_the_readme_says():
 
 # --------------------------------------------------------------- nothing written beside
 
-TIDY = "def test_tidy(tmp_path):\n    (tmp_path / 'a').touch()\n"
-CACHED = "import pathlib\ndef test_tool():\n    pathlib.Path('../.hypothesis').mkdir()\n"
-ADDED = "import pathlib\ndef test_person():\n    pathlib.Path('03-more.ipynb').touch()\n"
-LEFT = "import pathlib\ndef test_{0}():\n    pathlib.Path('{1}').touch()\n"
-GONE = "import pathlib\ndef test_gone():\n    pathlib.Path('../README.md').unlink()\n"
+TIDY = """
+from pathlib import Path
+def test_it(tmp_path):
+    (tmp_path / "a").touch()
+    Path("../.hypothesis").mkdir()  # the cache of a tool
+    Path("03-more.ipynb").touch()  # a person adds a notebook meanwhile
+"""
+UNTIDY = """
+from pathlib import Path
+def test_it():
+    for name in ("my_mlp", ".a", "../a.pt"):
+        Path(name).touch()
+    Path("../README.md").unlink()
+"""
+TOLD = ["left behind: a.pt, notebooks/.a, notebooks/my_mlp.", "gone: README.md."]
 
 
 @pytest.mark.parametrize(
     "source, told",
-    [
-        pytest.param(TIDY, "", id="tidy"),
-        pytest.param(CACHED, "", id="cache of a tool"),
-        pytest.param(ADDED, "", id="a person's notebook"),
-        pytest.param(
-            LEFT.format("beside", "my_mlp"), "left behind: notebooks/my_mlp.", id="beside"
-        ),
-        pytest.param(LEFT.format("top", "../a.pt"), "left behind: a.pt.", id="at the top"),
-        pytest.param(LEFT.format("hidden", ".a"), "left behind: notebooks/.a.", id="hidden"),
-        pytest.param(GONE, "gone: README.md.", id="gone"),
-        pytest.param(
-            LEFT.format("wrong", "a.pt") + "    assert 0\n",
-            "left behind: notebooks/a.pt.",
-            id="and fails",
-        ),
-    ],
+    [(TIDY, []), (UNTIDY, TOLD), (UNTIDY + "    assert 0\n", TOLD)],
+    ids=["tidy", "untidy", "untidy and fails"],
 )
 def test_a_session_that_leaves_something_behind_fails(source, told, tmp_path):
     root = tmp_path / "root"
@@ -253,11 +249,11 @@ def test_a_session_that_leaves_something_behind_fails(source, told, tmp_path):
         encoding="utf-8",
     )
     assert run.returncode == (1 if told else 0), run.stdout + run.stderr
-    changed = [x for x in run.stdout.splitlines() if x.startswith("NOT TIDY")]
-    assert len(changed) == (1 if told else 0), run.stdout
-    if told:
-        assert changed[0].startswith(f"NOT TIDY - {told.replace('/', os.sep)}")
-        assert f"1 {'failed' if 'assert 0' in source else 'passed'}" in run.stdout
+    lines = [x for x in run.stdout.splitlines() if x.startswith("NOT TIDY")]
+    assert len(lines) == len(told), run.stdout
+    for line, words in zip(lines, told, strict=True):
+        assert line.startswith(f"NOT TIDY - {words.replace('/', os.sep)}")
+    assert f"1 {'failed' if 'assert 0' in source else 'passed'}" in run.stdout
 
 
 ORPHAN = """
