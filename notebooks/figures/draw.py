@@ -100,7 +100,7 @@ def frontend_backend(ax):
     for i, name in enumerate(("Python", "C++", "Java")):
         box(ax, 20, 50 + 64 * i, 110, 44, name, SKY, 12)
         arrow(ax, (130, 72 + 64 * i), (225, 122 + 14 * i))
-    write(ax, 335, 88, "queue of operations")
+    write(ax, 335, 88, "queues of operations, one per stream")
     for i, name in enumerate(("y.sum()", "matmul", "x + 1")):
         box(ax, 228 + 74 * i, 108, 68, 56, name, ORANGE)
     for i, name in enumerate(("worker thread", "GPU stream 0", "GPU stream 1")):
@@ -319,7 +319,7 @@ def pipeline(ax):
 @drawing(290)
 def streams(ax):
     """With one CUDA stream, copies and computations alternate. With two streams, the copy of the
-    next batch runs beside the computation of the current one, and wait_stream makes each
+    next batch runs beside the computation of the current one, and an event makes each
     computation wait for its copy.
     """
     copy, run = colour_of("copy"), colour_of("compute")
@@ -333,7 +333,7 @@ def streams(ax):
     lane(ax, 194, "default stream", two)
     for i in range(3):
         arrow(ax, (198 + 70 * i, 142), (202 + 100 * i, 194), colour=RED)
-    write(ax, 420, 168, "wait_stream: compute i\nstarts after copy i", ha="left", color=RED)
+    write(ax, 420, 168, "event: compute i\nstarts after copy i", ha="left", color=RED)
     for x, top in ((498, 190), (638, 30)):
         ax.plot([x, x], [top, 246], color=SOFT, ls="--", lw=1.2)
     arrow(ax, (638, 236), (498, 236), "saved", colour=GREEN, head="<|-|>", dy=13)
