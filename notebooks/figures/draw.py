@@ -258,7 +258,7 @@ def fsdp(ax):
     gather, scatter = ("all-\ngather", ORANGE), ("reduce-\nscatter", ORANGE)
     start = [("W", own, "half each"), ("W", whole, "whole layer")]
     lines = [("forward", [*start, ("W", own, "half each")], [gather, ("forward,\nfree", BLUE)]),
-             ("backward", [*start, ("G", whole, "own gradients"), ("G", own, "sum, half each")],
+             ("backward", [*start, ("G", whole, "own gradients"), ("G", own, "mean, half each")],
               [gather, ("backward,\nfree", BLUE), scatter])]  # fmt: skip
     for k, (name, states, steps) in enumerate(lines):
         y = 50 + 140 * k
