@@ -6,6 +6,7 @@ import html
 import os
 import platform
 import re
+import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
@@ -17,9 +18,12 @@ import torch
 from d2lperf._version import __version__
 from d2lperf.device import accelerator_type, in_use, num_gpus
 
-__all__ = ["Machine", "container_limits", "describe_machine", "machine_card", "usable_cores"]
-
 CGROUP = Path("/sys/fs/cgroup")
+RUNGS = {
+    "CPU": "This machine is on the CPU rung: threads or processes take the place of GPUs.",
+    "one GPU": "This machine is on the one-GPU rung: CPU processes take the place of several GPUs.",
+    "several GPUs": "This machine is on the top rung: it has several GPUs.",
+}
 
 
 @dataclass(frozen=True)
@@ -28,14 +32,11 @@ class Machine:
 
     Attributes:
         processor: name as its maker writes it.
-        architecture: such as x86_64 or arm64.
-        system: operating system, such as Linux.
-        cores_usable: cores that this process may use (affinity and container limits).
-        cores_logical: cores that the operating system shows.
-        memory_bytes: memory that this process may use, in bytes.
+        architecture, system: such as x86_64 or arm64, Linux or Windows.
+        cores_usable: cores that this process may use, of the `cores_logical` that there are.
+        memory_bytes: memory that this process may use.
         accelerators: one line for each.
-        torch_threads: threads inside one operation (intra-op).
-        torch_interop_threads: threads between operations (inter-op).
+        torch_threads, torch_interop_threads: threads inside one operation, and between operations.
         versions: versions of Python, torch, numpy and d2lperf by name.
     """
 
@@ -53,18 +54,12 @@ class Machine:
     @property
     def rung(self) -> str:
         """The step of the ladder: 'several GPUs', 'one GPU' or 'CPU'."""
-        return {0: "CPU", 1: "one GPU"}.get(len(self.accelerators), "several GPUs")
+        return list(RUNGS)[min(2, len(self.accelerators))]
 
     @property
     def rung_sentence(self) -> str:
         """One sentence that says on which step of the ladder this machine stands."""
-        return {
-            "CPU": "This machine is on the CPU rung: it has no GPU. Where a lesson needs one, "
-            "threads or processes take its place.",
-            "one GPU": "This machine is on the one-GPU rung. Where a lesson needs several, CPU "
-            "processes take their place.",
-            "several GPUs": "This machine is on the top rung: it has several GPUs.",
-        }[self.rung]
+        return RUNGS[self.rung]
 
     def to_dict(self) -> dict:
         """Return the card as plain values that JSON can hold."""
@@ -72,23 +67,16 @@ class Machine:
 
     @classmethod
     def from_dict(cls, values: dict) -> Machine:
-        """Return the card that `to_dict` wrote.
-
-        Args:
-            values: fields by name. Unknown ones are ignored and missing ones get a default, so
-                that files of older and newer versions can be read.
-        """
+        """Return the card that `to_dict` of this or of another version of d2lperf wrote."""
         known = {f.name: values[f.name] for f in fields(cls) if f.name in values}
         return cls(**{**known, "accelerators": tuple(known.get("accelerators", ()))})
 
     def _rows(self) -> list[tuple[str, str]]:
-        cores = f"{self.cores_usable} usable"
-        if self.cores_logical != self.cores_usable:
-            cores += f" of {self.cores_logical}"
+        more = f" of {self.cores_logical}" if self.cores_logical != self.cores_usable else ""
         inside, between = self.torch_threads, self.torch_interop_threads
         return [
             ("processor", f"{self.processor} ({self.architecture})"),
-            ("cores", cores),
+            ("cores", f"{self.cores_usable} usable{more}"),
             ("memory", f"{self.memory_bytes / 2**30:.1f} GiB"),
             ("accelerators", "; ".join(self.accelerators) or "none"),
             ("threads", f"{inside} in an operation, {between} between operations"),
@@ -103,37 +91,24 @@ class Machine:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{name}</th>"
-            f"<td style='text-align:left'>{html.escape(value)}</td></tr>"
-            for name, value in self._rows()
-        )
-        return f"<table>{rows}</table>"
+        left = "style='text-align:left'"
+        row = f"<tr><th {left}>{{}}</th><td {left}>{{}}</td></tr>"
+        rows = (row.format(name, html.escape(value)) for name, value in self._rows())
+        return f"<table>{''.join(rows)}</table>"
 
 
 def describe_machine() -> Machine:
-    """Return the card of this machine: processor, cores, memory, accelerators, versions, threads.
-
-    Returns:
-        A `Machine`, which shows as text and as an HTML table. Every saved result contains it.
-
-    >>> describe_machine().cores_usable >= 1
-    True
-    """
+    """Return the card of this machine; every saved result contains it."""
     return machine_card(touch=True)
 
 
 def machine_card(*, touch: bool) -> Machine:
-    """Return the card of this machine.
-
-    Args:
-        touch: ask an accelerator for its name even if that sets it up. A process that has set up
-            CUDA cannot be forked.
-    """
+    """Return the card; `touch`: even if that sets up an accelerator, after which no fork works."""
     import numpy
     import psutil
 
     memory = psutil.virtual_memory().total
+    versions = {"torch": torch.__version__, "numpy": numpy.__version__, "d2lperf": __version__}
     return Machine(
         processor=_processor_name(),
         architecture=platform.machine(),
@@ -144,68 +119,52 @@ def machine_card(*, touch: bool) -> Machine:
         accelerators=tuple(_accelerator_names(touch)),
         torch_threads=torch.get_num_threads(),
         torch_interop_threads=torch.get_num_interop_threads(),
-        versions={
-            "Python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": numpy.__version__,
-            "d2lperf": __version__,
-        },
+        versions={"Python": platform.python_version(), **versions},
     )
 
 
 def usable_cores() -> int:
     """Return how many cores this process may use.
 
-    This is the smallest of the machine's logical cores, the process's affinity mask and the
-    container's quota (rounded down, at least 1). `os.cpu_count()` knows only the first.
+    That is the least of all cores, the affinity mask and the container's quota, but at least 1.
     """
-    try:
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
         cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS and Windows
-        cores = os.cpu_count() or 1
-    limit, _ = container_limits()
-    return max(1, min(cores, int(limit or cores)))
+    return max(1, min(cores, int(container_limits()[0] or cores)))
 
 
 def container_limits() -> tuple[float | None, int | None]:
-    """Return what the container allows: cores' worth of time and bytes; None means no limit.
-
-    Reads cgroup version 2, then version 1.
-    """
+    """Return what the container allows: cores' worth of time and bytes; None means no limit."""
 
     def numbers(name: str) -> list[int]:
         with suppress(OSError, ValueError):  # also where a limit is the word "max"
             return [int(word) for word in (CGROUP / name).read_text().split()]
         return []
 
-    quota = numbers("cpu.max")
-    quota = quota or numbers("cpu/cpu.cfs_quota_us") + numbers("cpu/cpu.cfs_period_us")
+    # cgroup version 2, then version 1, which writes a number near 2 ** 63 for "no limit"
+    quota = numbers("cpu.max") or numbers("cpu/cpu.cfs_quota_us") + numbers("cpu/cpu.cfs_period_us")
     cores = quota[0] / quota[1] if len(quota) == 2 and min(quota) > 0 else None
     memory = numbers("memory.max") or numbers("memory/memory.limit_in_bytes")
-    # Version 1 writes a number near 2 ** 63 for "no limit".
     return cores, memory[0] if memory and 0 < memory[0] < 2**60 else None
 
 
 @lru_cache(maxsize=1)
 def _processor_name() -> str:
     name = ""
-    if sys.platform.startswith("linux"):
-        with suppress(OSError):
+    with suppress(OSError, subprocess.SubprocessError):
+        if sys.platform == "linux":
             text = Path("/proc/cpuinfo").read_text(errors="replace")
-            match = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-            name = match.group(1) if match else ""
-    elif sys.platform == "darwin":
-        import subprocess
-
-        ask = ["sysctl", "-n", "machdep.cpu.brand_string"]
-        with suppress(OSError, subprocess.SubprocessError):
+            name = "".join(re.findall(r"^model name\s*:(.*)$", text, re.MULTILINE)[:1])
+        elif sys.platform == "darwin":
+            ask = ["sysctl", "-n", "machdep.cpu.brand_string"]
             name = subprocess.run(ask, capture_output=True, text=True, timeout=5).stdout
-    elif sys.platform == "win32":
-        import winreg
+        elif sys.platform == "win32":
+            import winreg
 
-        key = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
-        with suppress(OSError), winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as handle:
-            name = winreg.QueryValueEx(handle, "ProcessorNameString")[0]
+            key = r"HARDWARE\DESCRIPTION\System\CentralProcessor\0"
+            with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as handle:
+                name = winreg.QueryValueEx(handle, "ProcessorNameString")[0]
     return " ".join(name.split()) or platform.machine() or "unknown processor"
 
 
