@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import gzip
 import os
+from collections import namedtuple
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
+from torch.nn.functional import interpolate
 from torch.utils import data
 
 MIRRORS = (
@@ -27,18 +28,11 @@ FILES = {
     "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
 }
 
+Digits = namedtuple("Digits", ["X_train", "y_train", "X_test", "y_test"])
+
 
 class DatasetNotAvailable(OSError):
     """A data set is neither on this machine nor available from its mirrors."""
-
-
-class Digits(NamedTuple):
-    """Handwritten digits, split for training and testing (see `digits`)."""
-
-    X_train: torch.Tensor
-    y_train: torch.Tensor
-    X_test: torch.Tensor
-    y_test: torch.Tensor
 
 
 def digits(*, test_fraction: float = 0.2, seed: int = 0) -> Digits:
@@ -66,22 +60,10 @@ def digits(*, test_fraction: float = 0.2, seed: int = 0) -> Digits:
     X = X.to(torch.float32).div_(16).reshape(-1, 1, 8, 8)  # pixels from 0 to 16
     n_test = round(test_fraction * len(y))
     if not 0 < n_test < len(y):
-        raise ValueError(
-            f"test_fraction={test_fraction} puts {n_test} of {len(y)} digits into the test part, "
-            "which leaves one part empty"
-        )
+        raise ValueError(f"{test_fraction=} takes {n_test} of {len(y)} digits: one part is empty")
     order = torch.randperm(len(y), generator=torch.Generator().manual_seed(seed))
     test, train = order[:n_test], order[n_test:]
     return Digits(X[train], y[train].long(), X[test], y[test].long())
-
-
-def _convert(batch: Sequence[torch.Tensor], size: tuple[int, int] | None) -> list[torch.Tensor]:
-    X, y = batch
-    if X.dtype == torch.uint8:
-        X = X.to(torch.float32).div_(255)
-    if size is not None and X.shape[-2:] != size:
-        X = torch.nn.functional.interpolate(X, size, mode="bilinear", antialias=True).clamp_(0, 1)
-    return [X, y]
 
 
 def _loaders(parts: Digits, batch_size: int, resize: Any) -> tuple[Any, Any]:
@@ -89,26 +71,28 @@ def _loaders(parts: Digits, batch_size: int, resize: Any) -> tuple[Any, Any]:
     if resize and (len(size) != 2 or min(size) < 1):
         raise ValueError(f"resize is {resize!r}; give a side in pixels, or (height, width)")
 
+    def convert(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        X, y = batch
+        if X.dtype == torch.uint8:
+            X = X.to(torch.float32).div_(255)
+        if resize and X.shape[-2:] != size:
+            X = interpolate(X, size, mode="bilinear", antialias=True).clamp_(0, 1)
+        return [X, y]
+
     def loader(images: data.TensorDataset, sampler: type) -> data.DataLoader:
         batches = data.BatchSampler(sampler(images), batch_size, drop_last=False)
-        convert = partial(_convert, size=size if resize else None)
         return data.DataLoader(images, batch_size=None, sampler=batches, collate_fn=convert)
 
     train, test = data.TensorDataset(*parts[:2]), data.TensorDataset(*parts[2:])
     return loader(train, data.RandomSampler), loader(test, data.SequentialSampler)
 
 
-def load_data_digits(
-    batch_size: int, resize: int | tuple[int, int] | None = None, **split: Any
-) -> tuple[Any, Any]:
+def load_data_digits(batch_size: int, resize: Any = None, **split: Any) -> tuple[Any, Any]:
     """Return loaders of the digits: `load_data_fashion_mnist` without a network.
 
     Args:
         batch_size, resize: as there; None keeps 8 by 8, 28 gives the shape of Fashion-MNIST.
         split: `test_fraction` and `seed`, as in `digits`.
-
-    Returns:
-        `(train_iter, test_iter)` as there.
     """
     return _loaders(digits(**split), batch_size, resize)
 
@@ -144,43 +128,38 @@ def load_data_fashion_mnist(
 
     Source: H. Xiao, K. Rasul and R. Vollgraf, *Fashion-MNIST*, 2017, arXiv:1708.07747.
     """
-    import pooch
-
-    folder = root or os.environ.get("D2LPERF_DATA") or pooch.os_cache("d2lperf") / "fashion-mnist"
-    paths = [_file(name, Path(folder), download, progress) for name in FILES]
+    paths = [_file(name, root, download, progress) for name in FILES]
     X, y, X_test, y_test = map(_read_idx, paths)
     parts = Digits(X.unsqueeze(1), y.long(), X_test.unsqueeze(1), y_test.long())
     return _loaders(parts, batch_size, resize)
 
 
-def _file(name: str, folder: Path, download: bool, progress: bool) -> Path:
+def _file(name: str, root: Any, download: bool, progress: bool) -> Path:
     """The path of a file with the right bytes, fetched where it is missing."""
     import pooch
     import requests
     from tqdm.auto import tqdm
 
-    for path in (folder / name, Path("..", "data", "FashionMNIST", "raw", name)):
+    folder = root or os.environ.get("D2LPERF_DATA") or pooch.os_cache("d2lperf") / "fashion-mnist"
+    for path in (Path(folder, name), Path("..", "data", "FashionMNIST", "raw", name)):
         if path.is_file() and pooch.file_hash(path, "md5") == FILES[name]:
             return path
-    failures = []
+    problem = f"is not in {folder}"
     pooch.get_logger().setLevel("WARNING")  # it would write the folder to stderr
     for mirror in MIRRORS if download else ():
         try:
             with tqdm(desc=name, total=1, unit="B", unit_scale=True, disable=not progress) as bar:
                 get = pooch.HTTPDownloader(bar, 2**18, headers={"Accept-Encoding": "identity"})
-                pooch.retrieve(mirror + name, f"md5:{FILES[name]}", name, folder, downloader=get)
-            return folder / name
+                url, md5 = mirror + name, f"md5:{FILES[name]}"
+                return Path(pooch.retrieve(url, md5, name, folder, downloader=get))
         except (requests.RequestException, ValueError) as error:  # ValueError: the wrong bytes
-            failures.append(f"\n  {mirror}: {error}")
+            problem += f"\n  {mirror}: {error}"
         except OSError as error:
-            raise DatasetNotAvailable(
-                f"Fashion-MNIST: {name} cannot be stored in {folder}: {error}. "
-                "Choose a folder that can be written with D2LPERF_DATA or root=."
-            ) from error
-    tried = f" and could not be fetched:{''.join(failures)}\n" if download else ". "
+            problem = f"cannot be stored in {folder}: {error}"
+            break
     raise DatasetNotAvailable(
-        f"Fashion-MNIST: {name} is not in {folder}{tried}Put it there from a machine with a "
-        "network, set D2LPERF_DATA to a folder that has it, or use load_data_digits()."
+        f"Fashion-MNIST: {name} {problem}. Put it there from a machine with a network, choose "
+        "another folder with D2LPERF_DATA or root=, or use load_data_digits()."
     )
 
 
@@ -200,8 +179,7 @@ def split_batch(
     rows do not divide evenly, the first devices get one more each. Gradients flow back.
 
     Args:
-        X: features, shape (batch, ...).
-        y: labels, shape (batch, ...).
+        X, y: features and labels, shapes (batch, ...).
         devices: at least one, at most one for each row.
 
     Returns:
@@ -221,10 +199,10 @@ def split_batch(
             f"{len(devices)} devices for a batch of shape {tuple(X.shape)}: give at least one "
             "device (try_all_gpus() always does) and at most one for each row"
         )
-    return tuple(
-        tuple(
-            part.to(device, non_blocking=part.device.type == "cpu")  # the other way is not safe
-            for part, device in zip(tensor.tensor_split(len(devices)), devices, strict=True)
-        )
-        for tensor in (X, y)
-    )
+
+    def cut(tensor: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        parts = zip(tensor.tensor_split(len(devices)), devices)
+        from_cpu = tensor.device.type == "cpu"  # a copy from a GPU has to be waited for
+        return tuple(part.to(device, non_blocking=from_cpu) for part, device in parts)
+
+    return cut(X), cut(y)
