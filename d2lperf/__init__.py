@@ -70,16 +70,14 @@ _HOMES = {
     "plotting": ("plot", "set_figsize"),
     "data": ("split_batch", "load_data_fashion_mnist"),
 }
-_FOLDERS = ("plotting", "measuring", "timeline", "processes", "exercises")
-_MODULES = {*_FOLDERS, "book", "ceilings", "data", "device", "machine", "magics", "stopwatch"}
-_MODULES |= {"counting", "roofline"}
+_MODULES = {*_HOMES, "book", "counting", "exercises", "magics"}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted({*_HOME, "plotting"})
 
-# Names that earlier versions had here.
+# What `%load_ext d2lperf` asks for, and names that earlier versions had here.
+_HOME["load_ipython_extension"] = "magics"
 _HOME |= dict.fromkeys(("digits", "load_data_digits", "DatasetNotAvailable"), "data")
-_HOME |= dict.fromkeys(("BookNotInstalled", "BookImportError"), "book")
-_HOME |= {"usable_cores": "machine"}
+_HOME |= {"BookNotInstalled": "book", "BookImportError": "book", "usable_cores": "machine"}
 
 
 def __getattr__(name: str):
@@ -87,10 +85,10 @@ def __getattr__(name: str):
         return _import_module(f"d2lperf.{name}")
     if name in _HOME:
         value = getattr(_import_module(f"d2lperf.{_HOME[name]}"), name)
-    elif not name.startswith("_") and name in _import_module("d2lperf.book").NAMES:
-        value = getattr(_import_module("d2lperf.book").load(), name)
+    elif name.startswith("_"):
+        raise AttributeError(f"module 'd2lperf' has no attribute {name!r}")
     else:
-        raise AttributeError(f"module 'd2lperf' has no attribute {name!r}{_advice(name)}")
+        value = _of_the_book(name)
     globals()[name] = value
     return value
 
@@ -99,20 +97,15 @@ def __dir__():
     return sorted({*__all__, *_MODULES, "__all__", "__doc__", "__version__"})
 
 
-def _advice(name: str) -> str:
-    """The name that was probably meant."""
-    if name.startswith("_"):
-        return ""
+def _of_the_book(name: str):
+    """The book's value of this name, or an error with the name that was probably meant."""
     from difflib import get_close_matches
 
-    known = {*_HOME, *_MODULES, *_import_module("d2lperf.book").NAMES}
-    lower = {other.lower(): other for other in known}
-    close = get_close_matches(name.lower(), lower, n=1, cutoff=0.7)
-    if close:
-        return f". Did you mean {lower[close[0]]!r}?"
-    return f". The rest of the book's library is at d2lperf.book.load(), perhaps with .{name}."
-
-
-def load_ipython_extension(ipython) -> None:
-    """Add `%%benchmark`, `%compare` and `%%compare`; called by `%load_ext d2lperf`."""
-    _import_module("d2lperf.magics").load_ipython_extension(ipython)
+    book = _import_module("d2lperf.book")
+    if name in book.NAMES:
+        return getattr(book.load(), name)
+    known = {other.lower(): other for other in (*_HOME, *_MODULES, *book.NAMES)}
+    advice = f"The rest of the book's library is at d2lperf.book.load(), perhaps with .{name}."
+    for close in get_close_matches(name.lower(), known, n=1, cutoff=0.7):
+        advice = f"Did you mean {known[close]!r}?"
+    raise AttributeError(f"module 'd2lperf' has no attribute {name!r}. {advice}")
