@@ -6,8 +6,6 @@ A worker that fails stays alive until the kernel ends it, so that the first erro
 cause, and not what the other workers said about a lost connection.
 """
 
-from __future__ import annotations
-
 import atexit
 import dis
 import faulthandler
@@ -18,7 +16,6 @@ import multiprocessing
 import os
 import pickle
 import queue
-import random
 import re
 import signal
 import sys
@@ -27,10 +24,11 @@ import threading
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from types import ModuleType
 from typing import Any
@@ -40,12 +38,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-__all__ = ["Crew", "LaunchTimeout", "WorkerError", "pack"]
-
-# The first optimiser of a process imports torch._dynamo, which takes longer than torch itself.
-_PRELOAD = ["torch", "d2lperf.processes.launch", "torch._dynamo"]
 _PATIENCE_S = 1.0  # how long a "connection closed" waits for news of who closed it
-_GOODBYE_S = 3.0  # what workers may take to leave
 _ADVICE = "Return tensors, arrays, numbers and containers of them (compare: or pass check=False)."
 _SERVER_ENDED = "the process that starts the workers has ended. Launch again."
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -55,9 +48,8 @@ _COLLECTIVES = os.path.dirname(dist.__file__) + os.sep
 _SPEAKER = re.compile("gloo|c10d|nccl|ProcessGroup")
 _LOST = re.compile("(?i)connection|closed|broken pipe|failed to|remote|nccl(remote|system)error")
 _LATE = re.compile("(?i)time(d )?out")
-_GREETING = re.compile(  # what gloo prints for each group
-    rb"\[Gloo\] Rank \d+ is connected to (\d+) peer ranks\. Expected [a-z ]+ ranks is : \1"
-)
+# What gloo prints for each group.
+_GREETING = re.compile(rb"\[Gloo\] Rank \d+ is connected to (\d+) peer ranks\. Expected .* is : \1")
 _SETTINGS = "default_dtype", "float32_matmul_precision", "deterministic_debug_mode"  # of torch
 
 
@@ -87,22 +79,22 @@ class _Pickler(cloudpickle.Pickler):
         return super().reducer_override(x)
 
 
-def pack(value: Any) -> list[memoryview]:
+def pack(value: Any, refusal: str = "", advice: str = "", kind: type = WorkerError) -> list:
     """Return the pickle of a value, then the memory of each of its tensors and arrays."""
     stream, beside = io.BytesIO(), []
-    _Pickler(stream, protocol=5, buffer_callback=beside.append).dump(value)
-    return [stream.getbuffer(), *(buffer.raw() for buffer in beside)]
-
-
-def _unpack(packed: Sequence[Any]) -> Any:
-    return pickle.loads(packed[0], buffers=packed[1:])
+    try:
+        _Pickler(stream, protocol=5, buffer_callback=beside.append).dump(value)
+        return [stream.getbuffer(), *(buffer.raw() for buffer in beside)]
+    except Exception as error:
+        raise kind(f"{refusal}: {error}. {advice}") from error
 
 
 def _send(link: Connection, kind: str, packed: Sequence[memoryview] = ()) -> None:
-    link.send((kind, [len(memory) for memory in packed]))
-    for memory in packed:
-        while memory:
-            memory = memory[os.write(link.fileno(), memory) :]
+    with suppress(ConnectionError):  # that the other process died will be heard
+        link.send((kind, [len(memory) for memory in packed]))
+        for memory in packed:
+            while memory:
+                memory = memory[os.write(link.fileno(), memory) :]
 
 
 def _receive(link: Connection) -> tuple[str, list[np.ndarray]]:
@@ -116,14 +108,14 @@ def _receive(link: Connection) -> tuple[str, list[np.ndarray]]:
     return kind, packed
 
 
-here: _Here | None = None
-reporter: Callable[[Any], Any] | None = None  # where `report` sends its value
+here = None  # the _Here of this process, if it is a worker
+reporter = None  # where `report` sends its value
 
 
 class _Here:
     """The worker that this process is, from its first moment to its last."""
 
-    def __init__(self, index: int, label: str, settings: dict, *pipes: Connection):
+    def __init__(self, index: int, label: str, settings: tuple, *pipes: Connection):
         global here, reporter
         here, reporter = self, partial(self.send, "report", "the reported value")
         self.index, self._label, self._link = index, label, pipes[0]
@@ -138,16 +130,16 @@ class _Here:
         faulthandler.enable(all_threads=False)
         atexit._clear()  # what the server would do at its end takes a while
         weakref.finalize._registered_with_atexit = False
+        environment, cells, state, grad = settings
         os.environ.clear()
-        os.environ.update(settings["environment"])
-        linecache.cache.update(settings["cells"])
-        for name, value in settings["torch"].items():
+        os.environ.update(environment)
+        linecache.cache.update(cells)
+        for name, value in state.items():
             if getattr(torch, f"get_{name}")() != value:  # some setters import half of torch
                 getattr(torch, f"set_{name}")(value)
-        torch.set_grad_enabled(settings["grad"])
+        torch.set_grad_enabled(grad)
         multiprocessing.set_start_method(None, force=True)  # as in any fresh process
-        random.seed()  # as torch does not: it has its default seed, as in any fresh process
-        np.random.seed()
+        np.random.seed()  # as `random` does after a fork; torch has its default seed
         self.live()
         atexit._run_exitfuncs()  # which multiprocessing leaves out
 
@@ -155,18 +147,15 @@ class _Here:
         threading.Thread(target=self._listen, daemon=True).start()
         while (task := self._tasks.get()) is not None:
             try:
-                self.send("result", "its result", _unpack(task)())
+                self.send("result", "its result", pickle.loads(task[0], buffers=task[1:])())
             except SystemExit:
                 raise
             except BaseException as error:  # also asyncio's CancelledError
                 self.send("error", "its error", _described(error))
 
     def send(self, kind: str, what: str, value: Any) -> None:
-        try:
-            packed = pack(value)
-        except Exception as error:
-            what = f"{self._label}: {what} ({type(value).__name__}) cannot be sent to the notebook"
-            raise WorkerError(f"{what}: {error}. {_ADVICE}", self.index) from error
+        what = f"{self._label}: {what} ({type(value).__name__})"
+        packed = pack(value, f"{what} cannot be sent to the notebook", _ADVICE)
         with self._sending:
             _send(self._link, kind, packed)
 
@@ -177,26 +166,26 @@ class _Here:
                 kind, task = _receive(self._link)
                 if kind == "where":
                     frame = sys._current_frames()[threading.main_thread().ident]
-                    self.send("where", "its place", _place(traceback.extract_stack(frame)))
+                    self.send("where", "its place", _place("is at", traceback.extract_stack(frame)))
                 else:
                     self._tasks.put(task if kind == "task" else None)
         except (EOFError, OSError):
             _kill(os.getpid())
 
 
-def _place(frames: Sequence[traceback.FrameSummary]) -> tuple[str, bool]:
+def _place(verb: str, frames: Sequence[traceback.FrameSummary]) -> tuple[str, bool]:
     """Where in the user's code that is, and whether it waits for other ranks there."""
     words = []
     for frame in reversed(frames):
         if not frame.filename.startswith(_LIBRARIES):
             file = os.path.basename(frame.filename) if os.path.exists(frame.filename) else "cell"
             words.append(f"{file}, line {frame.lineno}, in {frame.name}: {frame.line}")
-    text = "\n    called from ".join(words) or "not in the function yet"
+    text = f"{verb} " + ("\n    called from ".join(words) or "not in the function yet")
     return text, bool(frames) and frames[-1].filename.startswith(_COLLECTIVES)
 
 
-def _described(error: BaseException) -> dict[str, Any]:
-    """What the kernel wants to know of an error, with the error itself if it can travel."""
+def _described(error: BaseException) -> tuple[bytes | None, str, str, str, bool, bool]:
+    """The error (None if it cannot travel), its words, traceback and place; doubtful? late?"""
     frames, blob, chain = error.__traceback__, None, [error]
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
         frames = frames.tb_next
@@ -205,18 +194,11 @@ def _described(error: BaseException) -> dict[str, Any]:
         blob = sent if type(pickle.loads(sent)) is type(error) else None
     while (cause := chain[-1].__cause__ or chain[-1].__context__) and cause not in chain:
         chain.append(cause)
-    return {
-        "blob": blob,
-        "said": _words(error),
-        "text": "".join(traceback.format_exception(type(error), error, frames)).rstrip(),
-        "place": f"gave up at {_place(traceback.extract_tb(frames))[0]}",
-        "late": _said_of_others(error) == "late",
-        "doubtful": any(map(_said_of_others, chain)),
-    }
-
-
-def _words(error: BaseException) -> str:
-    return "".join(traceback.format_exception_only(type(error), error)).strip()
+    said = "".join(traceback.format_exception_only(error)).strip()
+    text = "".join(traceback.format_exception(type(error), error, frames)).rstrip()
+    place, _ = _place("gave up at", traceback.extract_tb(frames))
+    others = list(map(_said_of_others, chain))
+    return blob, said, text, place, any(others), others[0] == "late"
 
 
 def _said_of_others(error: BaseException) -> str:
@@ -226,7 +208,7 @@ def _said_of_others(error: BaseException) -> str:
     frames = error.__traceback__
     if not isinstance(error, RuntimeError) or frames is None:
         return ""
-    message = _words(error)
+    message = "".join(traceback.format_exception_only(error))
     while frames.tb_next is not None:
         frames = frames.tb_next
     code = frames.tb_frame.f_code
@@ -247,31 +229,12 @@ def _kill(pid: int) -> None:
 _starting = threading.Lock()
 
 
-@contextmanager
-def _server() -> Iterator[None]:
-    """Have the fork server running, and keep its forks from importing the caller's script."""
-    from multiprocessing import forkserver, resource_tracker
-
-    def start() -> None:
-        # In a thread, since no stop button interrupts it there. The button reaches the server as
-        # well, which ignores it only after its imports. (The tracker would unblock the signal.)
-        resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        forkserver.ensure_running()
-
-    with _starting:
-        multiprocessing.set_forkserver_preload(_PRELOAD)
-        starter = threading.Thread(target=start)
-        starter.start()
-        starter.join()
-        main = sys.modules["__main__"]
-        sys.modules["__main__"] = ModuleType("__main__")
-        try:
-            yield
-        except (EOFError, ConnectionError) as error:
-            raise WorkerError(_SERVER_ENDED) from error
-        finally:
-            sys.modules["__main__"] = main
+def _start_server() -> None:
+    # In a thread, since no stop button interrupts it there. The button reaches the server as well,
+    # which ignores it only after its imports. (The tracker would unblock the signal.)
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    forkserver.ensure_running()
 
 
 @dataclass
@@ -285,20 +248,34 @@ class Worker:
     open: dict[str, Any] = field(default_factory=dict)  # pipes; end: the process itself
     busy: bool = False  # from a task to its answer
     value: Any = None
-    failure: dict[str, Any] | None = None  # error, doubtful, late, place, at
-    place: tuple[str, bool] | None = None
+    failure: BaseException | None = None
+    place: str = ""  # where it was when we asked, or how it ended
+    waits: bool = False  # there, for other ranks
     begun: dict[str, bytearray] = field(default_factory=dict)  # lines
     late: bool = False  # it wrote so to stderr
 
-    def start(self, settings: dict[str, Any]) -> None:
+    def start(self, settings: tuple) -> None:
+        """Fork the server."""
         self.open["link"], link = multiprocessing.Pipe()
         self.open["out"], out = multiprocessing.Pipe(duplex=False)
         self.open["err"], err = multiprocessing.Pipe(duplex=False)
         self.process = multiprocessing.get_context("forkserver").Process(
             target=_Here, args=(self.index, self.label, settings, link, out, err), daemon=False
         )
-        with link, out, err, _server():
-            self.process.start()
+        with link, out, err, _starting:
+            # The first optimiser imports torch._dynamo, which takes longer than torch itself.
+            multiprocessing.set_forkserver_preload(["d2lperf.processes.launch", "torch._dynamo"])
+            starter = threading.Thread(target=_start_server)
+            starter.start()
+            starter.join()
+            main = sys.modules["__main__"]
+            sys.modules["__main__"] = ModuleType("__main__")  # the fork imports no script
+            try:
+                self.process.start()
+            except (EOFError, ConnectionError) as error:
+                raise WorkerError(_SERVER_ENDED) from error
+            finally:
+                sys.modules["__main__"] = main
         self.open["end"] = self.process.sentinel
 
     def death(self) -> WorkerError:
@@ -319,7 +296,7 @@ class Worker:
         return WorkerError(f"{self.who} {how}{when}. {hint}", self.index, max(0, -status) or None)
 
 
-class Crew:
+class Crew(AbstractContextManager):
     """Some workers. Leaving the `with` block lets them go, an error kills them; none is left.
 
     `names` is label -> name in sentences of each worker. What it prints starts with its label.
@@ -327,53 +304,40 @@ class Crew:
 
     def __init__(self, names: dict[str, str], threads: int, on_report: Callable | None = None):
         if "forkserver" not in multiprocessing.get_all_start_methods():
-            text = f"Workers are forks of a server process, which {sys.platform} does not support. "
-            text += (
-                "Use WSL 2 (Linux in Windows), or write function and launch to a script and run: "
-            )
+            text = f"Workers are forks of a server process, which {sys.platform} lacks. Use WSL 2"
+            text += " (Linux in Windows), or write function and launch to a script and run: "
             raise NotImplementedError(f"{text}torchrun --nproc-per-node {len(names)} script.py")
         cells = {k: v for k, v in linecache.cache.items() if len(v) == 4 and not os.path.exists(k)}
-        state = {name: getattr(torch, f"get_{name}")() for name in _SETTINGS}
-        self._settings = {
-            "environment": dict(os.environ),
-            "cells": cells,
-            "torch": {**state, "num_threads": threads},
-            "grad": torch.is_grad_enabled(),
-        }
+        state = {k: getattr(torch, f"get_{k}")() for k in _SETTINGS} | {"num_threads": threads}
+        self._settings = dict(os.environ), cells, state, torch.is_grad_enabled()
         self.workers = [Worker(i, *pair) for i, pair in enumerate(names.items())]
         self._on_report = on_report
-        self._failed: list[Worker] = []  # in the order of their news
-
-    def __enter__(self) -> Crew:
-        with ExitStack() as stack:
-            stack.push(self)
-            for worker in self.workers:
-                worker.start(self._settings)
-            stack.pop_all()
-        return self
+        self._failed: list[tuple[BaseException, bool, bool]] = []  # error, doubtful, late
 
     def give(self, task: Sequence[memoryview], workers: Sequence[Worker] = ()) -> None:
         """Send a packed function without arguments to some workers, or to all of them."""
         self._failed.clear()
         for worker in workers or self.workers:
-            if "end" not in worker.open:
-                raise worker.failure["error"]
+            if worker.process is None:
+                worker.start(self._settings)
+            elif "end" not in worker.open:
+                raise worker.failure
             worker.busy, worker.value, worker.failure = True, None, None
-            with suppress(ConnectionError):  # that it died will be heard
-                _send(worker.open["link"], "task", task)
+            worker.place, worker.waits = "", False
+            _send(worker.open["link"], "task", task)
 
     def gather(self, timeout_s: float = math.inf, deadline_s: float = math.inf) -> list[Any]:
         """Wait for all answers and return them, or raise the reason why one will not come."""
-        end = time.monotonic() + deadline_s
-        while self._failed or any(w.busy for w in self.workers):
-            now, settle = time.monotonic(), math.inf
+        end, settle = time.monotonic() + deadline_s, math.inf
+        while (busy := any(w.busy for w in self.workers)) or self._failed:
             if cause := self._cause():
                 raise cause
+            now = time.monotonic()
             if self._failed:  # each of them perhaps because of another one
-                settle = self._failed[0].failure["at"] + _PATIENCE_S
-            if now >= settle or not any(w.busy for w in self.workers):
-                if not any(w.failure["late"] for w in self._failed):
-                    raise self._failed[0].failure["error"]
+                settle = min(settle, now + _PATIENCE_S)
+            if not busy or now >= settle:
+                if not any(late for *_, late in self._failed):
+                    raise self._failed[0][0]
                 text = f"a collective waited longer than timeout_s = {timeout_s:g} s: "
                 raise self._too_late(text + "not every rank took part in it.")
             if now >= end:
@@ -383,27 +347,21 @@ class Crew:
 
     def _cause(self) -> BaseException | None:
         """The first error that no other worker can have caused."""
-        return next((w.failure["error"] for w in self._failed if not w.failure["doubtful"]), None)
+        return next((error for error, doubtful, _ in self._failed if not doubtful), None)
 
     def _too_late(self, text: str) -> BaseException:
         """The timeout, with the place of each worker; or the cause, if it arrives meanwhile."""
         asked = [w for w in self.workers if w.busy]
         for worker in asked:
-            worker.place = None
-            with suppress(ConnectionError):
-                _send(worker.open["link"], "where")
+            _send(worker.open["link"], "where")
         end = time.monotonic() + _PATIENCE_S
         while any(w.busy and not w.place for w in asked) and time.monotonic() < end:
             self._step(end - time.monotonic())
-        missing = [w for w in asked if w.busy and not (w.place and w.place[1])]
-        missing = missing or [w for w in self.workers if not w.busy and not w.failure]
-        for worker in self.workers:
-            place = f"is at {worker.place[0]}" if worker.place else "is in compiled code"
-            place = place if worker.busy else "its function has returned"
-            text += f"\n[{worker.label}] {worker.failure['place'] if worker.failure else place}"
+        missing = [w for w in asked if w.busy and not w.waits]
+        missing = missing or [w for w in self.workers if not w.busy and w.failure is None]
+        text += "".join(f"\n[{w.label}] {w.place or 'is in compiled code'}" for w in self.workers)
         error = LaunchTimeout(text, missing[0].index if len(missing) == 1 else None)
-        late = [w.failure["error"].__cause__ for w in self._failed if w.failure["late"]]
-        error.__cause__ = late[0] if late else None
+        error.__cause__ = next((one.__cause__ for one, _, late in self._failed if late), None)
         return self._cause() or error
 
     def _step(self, timeout_s: float) -> None:
@@ -444,20 +402,21 @@ class Crew:
         except (EOFError, OSError):
             return self._close(worker, name)
         try:
-            value = _unpack(packed)
+            value = pickle.loads(packed[0], buffers=packed[1:])
         except Exception as error:
             what = f"the {kind} of {worker.label} arrived, but cannot be read here"
             raise WorkerError(f"{what}: {type(error).__name__}: {error}.", worker.index) from error
         if kind == "where":
-            worker.place = value
+            if worker.busy:
+                worker.place, worker.waits = value
         elif kind == "error":
-            self._on_error(worker, **value)
+            self._on_error(worker, *value)
         elif kind == "result":
-            worker.busy, worker.value = False, value
+            worker.busy, worker.value, worker.place = False, value, "its function has returned"
         elif self._on_report is not None:
             self._on_report(worker.index, value)
 
-    def _on_error(self, worker: Worker, blob: bytes, said: str, text: str, **about: Any) -> None:
+    def _on_error(self, worker, blob, said, text, place, *about) -> None:
         unsent = "(its traceback is above; the error itself cannot be sent to the notebook)"
         error = WorkerError(f"{worker.label} raised {said} {unsent}")
         with suppress(Exception):
@@ -465,7 +424,8 @@ class Crew:
         with suppress(Exception):
             error.rank = worker.index if getattr(error, "rank", None) is None else error.rank
         error.__cause__ = WorkerTraceback(f"\n{worker.who} raised this:\n{text}")
-        self._note(worker, error=error, **about)
+        self._failed.append((error, *about))
+        worker.busy, worker.failure, worker.place = False, error, place
 
     def _on_end(self, worker: Worker, name: str) -> None:
         """A process has ended: read its last message, and find out why."""
@@ -477,12 +437,8 @@ class Crew:
         if worker.failure is None:
             error = worker.death()
             # A library that loses another rank in a thread of its own aborts, such as NCCL's.
-            doubtful = error.signal == signal.SIGABRT
-            self._note(worker, error=error, place=f"{error}", doubtful=doubtful, late=worker.late)
-
-    def _note(self, worker: Worker, **failure: Any) -> None:
-        worker.busy, worker.failure = False, {**failure, "at": time.monotonic()}
-        self._failed.append(worker)
+            self._failed.append((error, error.signal == signal.SIGABRT, worker.late))
+            worker.busy, worker.failure, worker.place = False, error, f"{error}"
 
     def __exit__(self, kind: type | None, *_: Any) -> None:
         """Leave no process, no connection and no unshown line behind."""
@@ -491,12 +447,12 @@ class Crew:
             for worker in self.workers:
                 if kind is not None and "end" in worker.open:
                     _kill(worker.process.pid)
-                with suppress(KeyError, ConnectionError):
+                with suppress(KeyError):  # it has ended
                     if kind is None:
                         _send(worker.open["link"], "leave")
                     else:  # we may have stopped inside a message
                         self._close(worker, "link")
-            end = time.monotonic() + _GOODBYE_S
+            end = time.monotonic() + 3.0  # what workers may take to leave
             while any(w.open.keys() - {"link"} for w in self.workers) and time.monotonic() < end:
                 self._step(end - time.monotonic())
         finally:

@@ -4,8 +4,6 @@ Threads of NumPy's pool spin for a while after they have run, and take the cores
 each function has a process of its own, and at a change of turn we wait until threads are asleep.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import random
@@ -17,16 +15,14 @@ from typing import Any
 
 import torch
 
-from d2lperf.measuring.sampling import ISOLATED_RULES, Rules, Subject
+from d2lperf.measuring.sampling import ISOLATED_RULES, Subject
 from d2lperf.processes import engine
 
-__all__ = ["isolated_subjects"]
 
-
-def _settle_in(*args: Any, **options: Any) -> None:
+def _settle_in(name: str, fn: Callable, setup: Callable | None) -> None:
     """Runs in a worker: take the function."""
     gc.disable()
-    engine.here.subject = Subject(*args, **options)
+    engine.here.subject = Subject(name, fn, setup=setup, rules=ISOLATED_RULES)
 
 
 def _act(method: str, *args: Any) -> tuple[Any, list[float], bool]:
@@ -45,54 +41,32 @@ def _act(method: str, *args: Any) -> tuple[Any, list[float], bool]:
 class _Remote:
     """A `Subject` whose function runs in a worker: the same methods and attributes."""
 
-    def __init__(self, name: str, ask: Callable[..., tuple[Any, list[float], bool]]):
+    def __init__(self, name: str, ask: Callable[..., Any]):
         self.name, self._ask, self.first_calls_s, self.on_device = name, ask, [], False
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        return partial(self._act, method)
-
-    def _act(self, *task: Any) -> Any:
-        value, self.first_calls_s, self.on_device = self._ask(self.name, *task)
-        return value
+        return partial(self._ask, self, method)
 
 
 @contextmanager
-def isolated_subjects(
-    named: dict[str, Callable[..., Any]],
-    setup: Callable[[], Any] | None = None,
-    rules: Rules = ISOLATED_RULES,
-) -> Iterator[list[_Remote]]:
-    """Yield a subject for each function, each in a process of its own; end them afterwards.
+def isolated_subjects(named: dict[str, Callable], setup: Callable | None = None) -> Iterator[list]:
+    """Yield a `Subject` for each function, in a process of its own; errors come as they were."""
+    names, last = {name: f"the process of {name!r}" for name in named}, None
+    advice = "Make what it needs inside the function, or compare without isolated=True."
 
-    Args:
-        named: name -> function. Functions and classes of notebook cells can be sent; open files and
-            compiled modules cannot. torch's threads, `no_grad` and the like are taken over.
-        setup, rules: as a `Subject` takes them.
-
-    Raises:
-        WorkerError: a function or its result cannot be sent, or a process died.
-        Exception: what a function raises, as it was.
-    """
-    names = {name: f"the process of {name!r}" for name in named}
-    crew = engine.Crew(names, torch.get_num_threads())
-    workers, last = dict(zip(named, crew.workers, strict=True)), ""
-
-    def ask(name: str, method: str, *args: Any) -> tuple[Any, list[float], bool]:
+    def ask(worker: engine.Worker, remote: _Remote, method: str, *args: Any) -> Any:
         nonlocal last
-        if last not in ("", name) and method != "plan":
-            time.sleep(rules.rest_s)
-        last = name
-        crew.give(engine.pack(partial(_act, method, *args)), [workers[name]])
-        return crew.gather()[workers[name].index]
+        if last not in (None, worker) and method != "plan":
+            time.sleep(ISOLATED_RULES.rest_s)
+        last = worker
+        crew.give(engine.pack(partial(_act, method, *args)), [worker])
+        value, remote.first_calls_s, remote.on_device = crew.gather()[worker.index]
+        return value
 
-    with crew:
-        for name, fn in named.items():
-            try:
-                task = engine.pack(partial(_settle_in, name, fn, setup=setup, rules=rules))
-            except Exception as error:
-                advice = "Make what it needs inside the function, or compare without isolated=True."
-                text = f"{name!r} cannot be sent to a process of its own: {error}. {advice}"
-                raise engine.WorkerError(text) from error
-            crew.give(task, [workers[name]])
+    with engine.Crew(names, torch.get_num_threads()) as crew:
+        for (name, fn), worker in zip(named.items(), crew.workers):
+            refusal = f"{name!r} cannot be sent to a process of its own"
+            task = engine.pack(partial(_settle_in, name, fn, setup), refusal, advice)
+            crew.give(task, [worker])
         crew.gather()
-        yield [_Remote(name, ask) for name in named]
+        yield [_Remote(worker.label, partial(ask, worker)) for worker in crew.workers]

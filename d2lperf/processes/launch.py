@@ -1,7 +1,5 @@
 """`launch(fn, workers=4)`: a function on several processes that can talk to each other."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import os
@@ -19,10 +17,6 @@ from torch.distributed.elastic.utils.store import barrier
 from d2lperf.device import accelerator_type, num_gpus
 from d2lperf.machine import usable_cores
 from d2lperf.processes import engine, torchrun
-
-__all__ = ["launch", "report"]
-
-_LARGE_BYTES = 50e6  # what is copied to each worker without a warning
 
 
 def launch(
@@ -80,12 +74,24 @@ def launch(
     threads = threads or max(1, usable_cores() // workers)
     group = torchrun.Group(*_backend(backend, workers), threads, timeout_s)
     if in_place:
-        return torchrun.in_place(fn, args, group, deadline_s, on_report)
+        return group.call(partial(fn, *args), deadline_s, on_report)
     names = {f"rank {rank}": f"rank {rank} of {workers}" for rank in range(workers)}
-    crew, store = engine.Crew(names, threads, on_report), _open_store()
-    task = _packed(fn, args, workers, store.port, group)
+    crew = engine.Crew(names, threads, on_report)
+    # The store, in which the ranks find each other, is in the kernel and outlives each of them.
+    # Left to itself, it listens on every interface. With libuv, torch 2.6 takes no socket.
+    with socket.create_server(("127.0.0.1", 0), backlog=1024) as server:
+        where, options = server.getsockname(), {"wait_for_workers": False, "use_libuv": False}
+        store = dist.TCPStore(*where, is_master=True, master_listen_fd=server.detach(), **options)
+    refusal = f"{getattr(fn, '__name__', 'fn')} or what it refers to cannot be sent to a worker"
+    advice = "Make it inside the function: open files, locks, generators and connections stay here."
+    task = partial(_member, fn, args, workers, store.port, group)
+    packed = engine.pack(task, refusal, advice, TypeError)
+    if (size := sum(map(len, packed))) > 50e6:
+        text = f"launch copies {size / 1e6:,.0f} MB to each of {workers} workers: the function, its"
+        text += " arguments and all they use. Make or load the data inside the function instead."
+        warnings.warn(text, UserWarning, stacklevel=2)
     with crew:
-        crew.give(task)
+        crew.give(packed)
         return crew.gather(timeout_s, deadline_s or math.inf)
 
 
@@ -103,19 +109,16 @@ def report(value: Any) -> None:
 
 def _check(fn, args, on_report, workers, threads, timeout_s, deadline_s) -> None:
     if not callable(fn):
-        text = "Write launch(fn, args=(x,)), not launch(fn(x))."
-        raise TypeError(f"launch takes a function, but got {fn!r}. {text}")
+        raise TypeError(f"launch takes a function, but got {fn!r}. Write launch(fn, args=(x,)).")
     if on_report is not None and not callable(on_report):
         raise TypeError(f"on_report is a function of rank and value, but got {on_report!r}.")
     if not isinstance(args, (tuple, list)):
-        text = "For one argument write args=(x,), with the comma."
-        raise TypeError(f"args is a tuple, but got {type(args).__name__}. {text}")
-    for name, value, kind, types in (
-        ("workers", workers, "whole number", int),
-        ("threads", 1 if threads is None else threads, "whole number", int),
-        ("timeout_s", timeout_s, "number of seconds", (int, float)),
-        ("deadline_s", 1 if deadline_s is None else deadline_s, "number of seconds", (int, float)),
-    ):
+        raise TypeError(f"args is a tuple (args=(x,), with the comma), not {type(args).__name__}.")
+    counts = {"workers": workers, "threads": 1 if threads is None else threads}
+    times = {"timeout_s": timeout_s, "deadline_s": 1 if deadline_s is None else deadline_s}
+    for name, value in (counts | times).items():
+        kind = "whole number" if name in counts else "number of seconds"
+        types = int if name in counts else (int, float)
         if isinstance(value, bool) or not isinstance(value, types):
             raise TypeError(f"{name} is a {kind}, but got {value!r}.")
         if not 0 < value < math.inf:
@@ -125,10 +128,9 @@ def _check(fn, args, on_report, workers, threads, timeout_s, deadline_s) -> None
         try:
             signature.bind(*args)
         except TypeError as error:
-            raise TypeError(
-                f"{getattr(fn, '__name__', 'fn')}{signature} cannot be called with the {len(args)} "
-                f"argument(s) of args: {error}. (torch.distributed.get_rank() tells the rank.)"
-            ) from None
+            call = f"{getattr(fn, '__name__', 'fn')}{signature}"
+            text = f"{call} cannot be called with the {len(args)} argument(s) of args: {error}."
+            raise TypeError(f"{text} (torch.distributed.get_rank() tells the rank.)") from None
 
 
 def _backend(backend: str, workers: int) -> tuple[str, str | None]:
@@ -144,31 +146,6 @@ def _backend(backend: str, workers: int) -> tuple[str, str | None]:
         advice = 'Use fewer workers, or backend="gloo" (CPU).'
         raise ValueError(f'backend="{theirs}" needs an accelerator for {text} {advice}')
     return theirs, kind
-
-
-def _packed(fn: Callable, args: Sequence[Any], workers: int, *where: Any) -> list[memoryview]:
-    try:
-        task = engine.pack(partial(_member, fn, args, workers, *where))
-    except Exception as error:
-        raise TypeError(
-            f"{getattr(fn, '__name__', fn)} or what it refers to cannot be sent to a worker: "
-            f"{error}. Make it inside the function (open files, locks, generators and connections "
-            "belong to one process)."
-        ) from error
-    if (size := sum(map(len, task))) > _LARGE_BYTES:
-        text = f"launch copies {size / 1e6:,.0f} MB to each of {workers} workers: the function, its"
-        text += " arguments and all they use. Make or load the data inside the function instead."
-        warnings.warn(text, UserWarning, stacklevel=3)
-    return task
-
-
-def _open_store() -> dist.TCPStore:
-    """Where the ranks find each other: in the kernel, so that it outlives each of them."""
-    # Left to itself, the store listens on every interface. With libuv, torch 2.6 takes no socket.
-    with socket.create_server(("127.0.0.1", 0), backlog=1024) as server:
-        where, fd = server.getsockname(), server.detach()
-    options = {"wait_for_workers": False, "master_listen_fd": fd, "use_libuv": False}
-    return dist.TCPStore(*where, is_master=True, **options)
 
 
 def _member(fn, args, workers, port, group) -> Any:

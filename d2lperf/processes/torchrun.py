@@ -1,12 +1,10 @@
 """`launch` in processes that are there already: those of torchrun, or of a launch around it."""
 
-from __future__ import annotations
-
 import atexit
 import faulthandler
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -19,8 +17,6 @@ from torch.distributed import distributed_c10d as c10d
 from torch.distributed.elastic.utils.store import barrier
 
 from d2lperf.processes import engine
-
-__all__ = ["Group", "in_place", "warn_of_leftovers"]
 
 _calls = count()  # of calls in place, the same in every rank
 
@@ -43,6 +39,29 @@ class Group(NamedTuple):
         dist.init_process_group(self.backend, timeout=timeout, device_id=device, **where)
         atexit.register(_leave)
 
+    def call(self, fn: Callable[[], Any], deadline_s: float | None, on_report: Any) -> list[Any]:
+        """Call the function in this process; return the results of all ranks, in every rank."""
+        if not dist.is_initialized():
+            # It stays: a second one in the same store would find the addresses of the first.
+            torch.set_num_threads(self.threads)
+            self.join(int(os.environ.get("LOCAL_RANK", 0)))
+        if deadline_s is not None:
+            faulthandler.dump_traceback_later(deadline_s, exit=True)
+        rank, before = int(os.environ["RANK"]), engine.reporter
+        engine.reporter = partial(on_report, rank) if on_report else before or (lambda value: None)
+        try:
+            results: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(results, fn())
+            # A rank that left at once would close connections from which a slower one still reads.
+            with suppress(Exception):  # the results are here; only the courtesy failed
+                key = f"d2lperf/done/{next(_calls)}"
+                barrier(c10d._get_default_store(), len(results), key, self.timeout_s)
+            return results
+        finally:
+            engine.reporter = before
+            if deadline_s is not None:
+                faulthandler.cancel_dump_traceback_later()
+
 
 def _leave() -> None:
     with suppress(Exception):
@@ -53,37 +72,7 @@ def warn_of_leftovers(workers: int) -> None:
     """Warn if RANK and WORLD_SIZE may be left over in a notebook's own environment."""
     world = os.environ["WORLD_SIZE"]
     if not (dist.is_initialized() or "TORCHELASTIC_RUN_ID" in os.environ or world == str(workers)):
-        text = (
-            f"WORLD_SIZE={world} are set in this process and torchrun is not at work: the function"
-        )
-        text = (
-            f"launch was asked for {workers} workers, but RANK and {text} is called in place, as "
-        )
-        text += f"one of {world} processes. If you do not want that, delete both from os.environ."
+        text = f"launch was asked for {workers} workers, but RANK and WORLD_SIZE={world} are set in"
+        text += " this process and torchrun is not at work: the function is called in place, as one"
+        text += f" of {world} processes. If you do not want that, delete both from os.environ."
         warnings.warn(text, RuntimeWarning, stacklevel=3)
-
-
-def in_place(
-    fn: Callable, args: Sequence, group: Group, deadline_s: float | None, on_report: Callable | None
-) -> list[Any]:
-    """Call the function in this process; return the results of all ranks, in every rank."""
-    if not dist.is_initialized():
-        # It stays: a second one in the same store would find the addresses of the first.
-        torch.set_num_threads(group.threads)
-        group.join(int(os.environ.get("LOCAL_RANK", 0)))
-    if deadline_s is not None:
-        faulthandler.dump_traceback_later(deadline_s, exit=True)
-    rank, before = int(os.environ["RANK"]), engine.reporter
-    engine.reporter = partial(on_report, rank) if on_report else before or (lambda value: None)
-    try:
-        results: list[Any] = [None] * dist.get_world_size()
-        dist.all_gather_object(results, fn(*args))
-        # A rank that left at once would close connections from which a slower one still reads.
-        with suppress(Exception):  # the results are here; only the courtesy failed
-            key = f"d2lperf/done/{next(_calls)}"
-            barrier(c10d._get_default_store(), dist.get_world_size(), key, group.timeout_s)
-        return results
-    finally:
-        engine.reporter = before
-        if deadline_s is not None:
-            faulthandler.cancel_dump_traceback_later()
