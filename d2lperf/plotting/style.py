@@ -1,6 +1,6 @@
 """What all figures share: axes, rows, ticks and texts. Names are never read as mathtext."""
 
-import textwrap
+from textwrap import fill
 
 import numpy as np
 
@@ -11,15 +11,12 @@ from d2lperf.plotting.colours import FAINT, SOFT
 def axes(ax, width, height):
     """Return `ax`, or new axes of a size in inches; TypeError if `ax` is something else."""
     from matplotlib import pyplot as plt
-    from matplotlib.axes import Axes
 
     if ax is None:
         return plt.subplots(figsize=(width, height), layout="constrained")[1]
-    if not isinstance(ax, Axes):
-        raise TypeError(
-            f"ax must be axes, such as plt.subplots() makes, not {ax!r}; to write a file, call "
-            ".figure.savefig(path) of the axes that are returned."
-        )
+    if not isinstance(ax, plt.Axes):
+        text = f"ax must be axes, such as plt.subplots() makes, not {ax!r}; to write a file, call"
+        raise TypeError(f"{text} .figure.savefig(path) of the axes that are returned.")
     return ax
 
 
@@ -38,8 +35,7 @@ def row_axes(ax, names, xlabel, height=0.42):
     ax = axes(ax, 7.0, 0.95 + height * len(names))
     frame(ax, xlabel, grid="x")
     ax.set_ylim(len(names) - 0.45, -0.55)
-    shown = [textwrap.fill(str(name), 28) for name in names]
-    ax.set_yticks(range(len(names)), shown, parse_math=False)
+    ax.set_yticks(range(len(names)), [fill(str(name), 28) for name in names], parse_math=False)
     ax.tick_params(axis="y", length=0)
     return ax
 

@@ -30,19 +30,6 @@ def union(intervals: Any) -> np.ndarray:
     return np.stack([array[first, 0], latest_end[np.roll(first, -1)]], axis=1)
 
 
-def intersection(a: Any, b: Any) -> np.ndarray:
-    """Return the times that lie in both, as `union` does.
-
-    >>> intersection([(0, 4), (6, 9)], [(3, 7)]).tolist()
-    [[3, 4], [6, 7]]
-    """
-    a, b = union(a), union(b)
-    if not (len(a) and len(b)):
-        return a[:0]
-    window = min(a[0, 0], b[0, 0]), max(a[-1, 1], b[-1, 1])
-    return gaps(np.concatenate([gaps(a, *window), gaps(b, *window)]), *window)
-
-
 def gaps(intervals: Any, start: float, end: float) -> np.ndarray:
     """Return the times from `start` to `end` that no interval covers, as `union` does.
 

@@ -103,12 +103,10 @@ def _profiling() -> bool:
 
 
 def _place(event: Any) -> tuple[str, int, int] | None:
-    """Return kind and index of a device and a stream, or ("", 0, thread) for the host.
-
-    None if it did not really run: the profiler's own work (on device -1), and what crosses the
-    work of a stream: copies of the host's annotations, and waiting.
-    """
+    """Return device, index and stream, or ("", 0, thread) of the host; None for what is no work."""
     kind, index, number = event.device_type(), event.device_index(), event.device_resource_id()
+    # Copies of the host's annotations, and waiting, would cross the work of a stream. The
+    # profiler's own work is on device -1.
     activity = getattr(event, "activity_type", str)()  # torch 2.6 does not tell
     if activity in ("overhead", "cuda_sync", "gpu_user_annotation"):
         return None
@@ -123,10 +121,9 @@ def _place(event: Any) -> tuple[str, int, int] | None:
 def timeline_of(
     events: Iterable[Any], names: dict[int, str], called_ns: int = 0, caller: str = "main thread"
 ) -> Timeline:
-    """Return the timeline of the call, which is the event named `CALL`.
+    """Return the timeline of the call, the event `CALL`, from torch's `_KinetoEvent`s.
 
-    `events` are as the profiler lists them (torch's `_KinetoEvent`), `names` are those of threads
-    by number, `called_ns` is `time.perf_counter_ns()` at the call.
+    `names` are those of threads by number, `called_ns` is `time.perf_counter_ns()` at the call.
     """
     found = []
     for event in events:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from d2lperf.formats import format_seconds
-from d2lperf.timeline.intervals import intersection, length
+from d2lperf.timeline.intervals import length
 
 HOST = "CPU"
 
@@ -57,15 +57,14 @@ class Timeline:
         self._spans: list[tuple[str, int, int, str]] = []  # name, start, end, lane
         self._device_of: dict[str, str] = {}
         self._origin = time.perf_counter_ns()  # time 0 of the spans
-        # Start and end of a recording. It may hold spans of a lane that cross, as kernels do.
-        self._window: tuple[int, int] | None = None
+        self._window = None  # start and end of a recording, in which spans of a lane may cross
         self._state: tuple = [], {}, None  # what `_now` found last
 
     @classmethod
     def _of(cls, spans: list, device_of: dict, origin: int, window: Any) -> Timeline:
         timeline = cls()
-        timeline._spans, timeline._device_of, timeline._origin = spans, device_of, origin
-        timeline._window = window and tuple(window)
+        timeline._spans, timeline._device_of = spans, device_of
+        timeline._origin, timeline._window = origin, window and tuple(window)
         return timeline
 
     @classmethod
@@ -162,16 +161,14 @@ class Timeline:
         self._state = rows, times, (min(limits), max(limits)) if rows else None
         return self._state
 
-    def _limits(self) -> tuple[int, int]:
-        if (limits := self._now()[2]) is None:
-            raise TimelineError(
-                "this timeline has no spans. `with timeline.span('load'): ...` adds one."
-            )
-        return limits
+    def _known(self) -> tuple[list[tuple], dict[str, list[tuple]], tuple[int, int]]:
+        """What `_now` finds, if there is something."""
+        if not (state := self._now())[0]:
+            raise TimelineError("the timeline has no spans: `with timeline.span('x'):` adds one.")
+        return state
 
     def _times(self, lane: str) -> list[tuple[int, int]]:
-        self._limits()
-        if lane not in (times := self._now()[1]):
+        if lane not in (times := self._known()[1]):
             have = ", ".join(map(repr, times))
             raise TimelineError(f"there is no lane {lane!r} in this timeline. It has: {have}.")
         return times[lane]
@@ -200,13 +197,13 @@ class Timeline:
     @property
     def window_s(self) -> tuple[float, float]:
         """First start and last end, in seconds; a recording starts with the function's call."""
-        start, end = self._limits()
+        start, end = self._known()[2]
         return start / 1e9, end / 1e9
 
     @property
     def duration_s(self) -> float:
         """Length of the timeline, in seconds."""
-        start, end = self._limits()
+        start, end = self._known()[2]
         return (end - start) / 1e9
 
     def busy_s(self, lane: str) -> float:
@@ -225,8 +222,8 @@ class Timeline:
         its work is hidden completely behind the other's, 0 if they take turns, nan if it is idle.
         """
         a, b = self._times(lane_a), self._times(lane_b)
-        less = min(length(a), length(b))
-        return length(intersection(a, b)) / less if less else math.nan
+        less, both = min(length(a), length(b)), length(a) + length(b) - length(a + b)
+        return both / less if less else math.nan
 
     def __repr__(self) -> str:
         took = f" in {format_seconds(self.duration_s)}" if self._spans else ""
@@ -242,17 +239,15 @@ class Timeline:
     def busy_frame(self):
         """Return a `pandas.DataFrame` with a row for each lane; nested spans are not counted twice.
 
-        Columns: `lane`, `device`, `spans` (how many), `busy_s`, and `busy_fraction` of the
-        timeline's duration (nan if that is 0).
+        Columns: `lane`, `device`, `spans` (how many), `busy_s`, `busy_fraction`.
         """
         import pandas as pd
 
-        frame = pd.DataFrame({"lane": self.lanes})
-        frame["device"] = frame.lane.map(self._device_of)
-        frame["spans"] = [len(self._times(lane)) for lane in frame.lane]
-        frame["busy_s"] = [self.busy_s(lane) for lane in frame.lane]
-        frame["busy_fraction"] = [self.busy_fraction(lane) for lane in frame.lane]
-        return frame
+        rows = [
+            (lane, self._device_of[lane], len(times), self.busy_s(lane), self.busy_fraction(lane))
+            for lane, times in self._now()[1].items()
+        ]
+        return pd.DataFrame(rows, columns=["lane", "device", "spans", "busy_s", "busy_fraction"])
 
     def plot(self, ax=None, *, depth: int | None = 1, lanes=None, length_s: float | None = None):
         """Draw a row for each lane, with a bar for each span and how busy it was; return the axes.
@@ -260,18 +255,17 @@ class Timeline:
         Args:
             ax: matplotlib's axes to draw into; a new figure by default.
             depth: how many levels of nested spans to draw, 1 for the outer ones only, None for all.
-            lanes: which lanes to draw, in this order; all by default. If the list is empty, as the
-                one of a device's streams may be, the figure says so.
+            lanes: which lanes to draw, in this order; all by default. If there are none, the figure
+                says so.
             length_s: seconds that the axis shows, from the start of `window_s`, to give several
                 figures one scale; by default the timeline's duration.
 
         Raises:
-            TimelineError: no spans, or no such lane.
-            TypeError: `ax` is not matplotlib's axes.
+            TimelineError: no spans, or no such lane. TypeError: `ax` is not matplotlib's axes.
         """
         from d2lperf import plotting
 
-        (zero, last), (rows, times, _) = self._limits(), self._now()
+        rows, times, (zero, last) = self._known()
         lanes = list(times if lanes is None else dict.fromkeys(lanes))
         short = {name: _short(name) for name in {row[0] for row in rows}}
         return plotting.gantt(
