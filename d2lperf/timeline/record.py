@@ -1,7 +1,5 @@
 """torch's profiler -> Timeline."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading
@@ -52,10 +50,8 @@ def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
         _profile(fn)
     timeline = timeline_of(*_profile(fn), caller=thread_label(threading.current_thread()))
     if not len(timeline):
-        raise TimelineError(
-            "the profiler saw no operation of torch in the function. For other code make a "
-            "Timeline() and write `with timeline.span('load'): ...` around its parts."
-        )
+        text = "the profiler saw no operation of torch in it. For other code make a Timeline() and"
+        raise TimelineError(f"{text} write `with timeline.span('load'): ...` around its parts.")
     return timeline
 
 

@@ -149,10 +149,8 @@ class Timeline:
             ends = running[lane] = [e for e in running.get(lane, ()) if e > start]
             depth = sum(e >= end for e in ends)
             if depth < len(ends) and not self._window:
-                raise TimelineError(
-                    f"{name!r} ({start / 1e9:g} s to {end / 1e9:g} s) starts inside another span of"
-                    f" lane {lane!r} and ends after it. Give them two lanes."
-                )
+                what = f"{name!r} ({start / 1e9:g} s to {end / 1e9:g} s) starts inside another span"
+                raise TimelineError(f"{what} of lane {lane!r} and ends after it: use two lanes.")
             ends.append(end)
             times[lane].append((start, end))
             rows.append((name, start, end, lane, depth))
