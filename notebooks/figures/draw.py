@@ -100,7 +100,7 @@ def frontend_backend(ax):
     for i, name in enumerate(("Python", "C++", "Java")):
         box(ax, 20, 50 + 64 * i, 110, 44, name, SKY, 12)
         arrow(ax, (130, 72 + 64 * i), (225, 122 + 14 * i))
-    write(ax, 335, 88, "queues of operations, one per stream")
+    write(ax, 335, 88, "queues of operations")
     for i, name in enumerate(("y.sum()", "matmul", "x + 1")):
         box(ax, 228 + 74 * i, 108, 68, 56, name, ORANGE)
     for i, name in enumerate(("worker thread", "GPU stream 0", "GPU stream 1")):
