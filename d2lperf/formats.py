@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from html import escape
 from numbers import Integral
 from typing import NamedTuple
 
-__all__ = [
-    *("Shown", "Table", "format_interval", "format_ratio", "format_seconds", "format_value"),
-    "print_line",
-]
+__all__ = ["Shown", "Table", "format_interval", "format_ratio", "format_seconds", "format_value"]
+__all__ += ["print_line"]
 
 # What takes a prefix: the unit -> the prefixes that it has, largest first.
 _PREFIXES = {"s": ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))} | dict.fromkeys(
@@ -21,15 +20,8 @@ _PREFIXES = {"s": ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))} | dict.fr
 def format_value(value: float, unit: str = "") -> str:
     """Return a number in its unit: counts as they are, others with three significant digits.
 
-    Args:
-        value: the number; nan is "unknown".
-        unit: "" for a ratio or a count; "s", "B", "B/s", "FLOP" or "FLOP/s" get a prefix (of
-            powers of 1000: kB, MB, GB); any other text follows the number.
-
-    >>> format_value(0.02, "s"), format_value(2e9, "B/s"), format_value(512, "B")
-    ('20.0 ms', '2.00 GB/s', '512 B')
-    >>> format_value(13.2, "GiB"), format_value(3251, "kernels"), format_value(1.0)
-    ('13.2 GiB', '3,251 kernels', '1.00')
+    "s", "B", "B/s", "FLOP" and "FLOP/s" get a prefix (of powers of 1000: kB, MB, GB); any other
+    unit follows the number. nan is "unknown".
     """
     if math.isnan(value):
         return "unknown"
@@ -49,16 +41,12 @@ def format_value(value: float, unit: str = "") -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a time in seconds with three significant digits and the unit that suits it."""
+    """Return a time with three significant digits and the unit that suits it."""
     return format_value(seconds, "s")
 
 
 def format_ratio(ratio: float, low: float, high: float) -> str:
-    """Return a time ratio with its interval; three digits after the point, more if they are zeros.
-
-    >>> format_ratio(0.76, 0.752, 0.768), format_ratio(0.76, 0, math.inf)
-    ('0.760 [0.752, 0.768]', '0.760 [unknown]')
-    """
+    """Return a time ratio with its interval: three digits after the point, more after zeros."""
 
     def show(x: float) -> str:
         digits = 2 - math.floor(math.log10(x)) if 0 < x < 0.1 else 3 if x < 10 else 1
@@ -104,8 +92,6 @@ class Shown:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        from html import escape
-
         header, rows, footer, right = self.table()
         sides = ["right" if i in right else "left" for i in range(len(header))]
 

@@ -29,8 +29,7 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
     """Return functions made of expressions, by name: ``a(); b()``, or one on each line.
 
     Each is compiled once and looks its names up in ``namespace`` when it is called. Its name is
-    its own text, or what stands before a colon: ``fast: f(x)``. What cannot be compared is a
-    ``UsageError``.
+    its own text, or what stands before a colon: ``fast: f(x)``.
     """
     code = code.strip()
     try:

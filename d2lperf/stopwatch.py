@@ -59,10 +59,6 @@ class Benchmark:
     A drop-in for the book's class, with the waits of `Timer`. When the block raises, the time is
     printed and the error goes on. `elapsed_s` keeps it, in seconds. One such time says little
     about which of two snippets is faster: use `compare` for that.
-
-    >>> with Benchmark("nothing") as bench:  # doctest: +ELLIPSIS
-    ...     pass
-    nothing: 0.0... sec
     """
 
     def __init__(self, description: str = "Done", **instruments: Callable):

@@ -7,6 +7,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from html import escape
 from numbers import Integral
 from typing import Any
 
@@ -15,8 +16,7 @@ from d2lperf.measuring.verdict import FASTER, NO_DIFFERENCE, NOT_DECIDED, SLOWER
 
 __all__ = ["Claim", "ClaimContradicted", "Prediction", "Predictions", "predict", "predictions"]
 
-# Closer to the prediction than this factor is "as predicted".
-CLOSE = 1.05
+CLOSE = 1.05  # nearer to the prediction than this factor is "as predicted"
 
 
 class ClaimContradicted(AssertionError):
@@ -25,13 +25,13 @@ class ClaimContradicted(AssertionError):
 
 @dataclass(frozen=True)
 class Claim:
-    """The outcome of `Comparison.expect`; shows nothing in a notebook, its line is printed."""
+    """The outcome of `Comparison.expect`, which has printed the line `text`."""
 
     outcome: str  # 'borne out', 'contradicted' or 'not decided'
-    text: str  # the line
+    text: str
 
     def _ipython_display_(self) -> None:
-        """Show nothing: `expect` has printed its line already."""
+        """Show nothing in a notebook."""
 
 
 def expect(found: Ratio, words: str, margin: float) -> Claim:
@@ -39,11 +39,9 @@ def expect(found: Ratio, words: str, margin: float) -> Claim:
     wanted = {"faster than": FASTER, "slower than": SLOWER, "the same as": NO_DIFFERENCE}[words]
     # "Within 2 %" where the margin is 1 % leaves room for a small difference.
     inside = 1 / (1 + margin) <= found.low and found.high <= 1 + margin
-    outcome = "contradicted"
-    if found.verdict == wanted:
-        outcome = "borne out"
-    elif found.verdict == NOT_DECIDED or (found.verdict == NO_DIFFERENCE and not inside):
-        outcome = "not decided"
+    open_ = found.verdict == NOT_DECIDED or (found.verdict == NO_DIFFERENCE and not inside)
+    outcome = "not decided" if open_ else "contradicted"
+    outcome = "borne out" if found.verdict == wanted else outcome
     why = f"time ratio {format_ratio(found.ratio, found.low, found.high)}"
     why += f"; {found.reason}" if found.reason else ""
     sentence = f"{found.name} is {words} {found.other} ({why})"
@@ -103,10 +101,9 @@ class Prediction:
     def score(self, measured: Any, low: float | None = None, high: float | None = None) -> None:
         """Note what was measured; print it beside the prediction.
 
-        Args:
-            measured: a number in the unit of the prediction; the `Ratio` of a comparison; or for a
-                prediction in seconds a `Measurement` or `Ratio`, of which the median counts.
-            low, high: the interval of a number; a result brings its own.
+        `measured` is a number in the unit of the prediction, with its interval (a result brings its
+        own); the `Ratio` of a comparison; or for a prediction in seconds a `Measurement` or
+        `Ratio`, of which the median counts.
         """
         if isinstance(measured, Ratio) and not self.unit:
             measured, low, high = measured.ratio, measured.low, measured.high
@@ -139,24 +136,24 @@ class Prediction:
         said, own = show(self.value), "" if self.own is None else show(self.own)
         if self.measured is None:
             return [said, "not measured yet", "", own, ""]
-        low, high = self.interval or (math.nan, math.nan)
-
-        def off(number: float, close: str) -> str:
-            factor = math.nan
-            if _positive(number, self.measured):
-                factor = max(number / self.measured, self.measured / number)
-            if number == self.measured or factor < CLOSE:
-                return close
-            inside = low <= number <= high and (low > 0 or high < math.inf)
-            far = f"a factor of {factor:.{1 if factor < 99.5 else 0}f}"
-            far = show(abs(self.measured - number)) if math.isnan(factor) else far
-            return f"off by {far}{' (inside the interval)' if inside else ''}"
-
         found = show(self.measured)
         if self.interval and not math.isnan(self.measured):
-            found += f" {format_interval(low, high, show)}"
-        guess = ["", ""] if self.own is None else [own, off(self.own, "right")]
-        return [said, found, off(self.value, "as predicted"), *guess]
+            found += f" {format_interval(*self.interval, show)}"
+        own_off = "" if self.own is None else self._off(self.own, "right")
+        return [said, found, self._off(self.value, "as predicted"), own, own_off]
+
+    def _off(self, number: float, close: str) -> str:
+        """How far a number is off what was measured, or the word for close."""
+        if _positive(number, self.measured):
+            factor = max(number / self.measured, self.measured / number)
+            far = f"a factor of {factor:.{1 if factor < 99.5 else 0}f}"
+        else:
+            factor, far = math.inf, format_value(abs(self.measured - number), self.unit)
+        if number == self.measured or factor < CLOSE:
+            return close
+        low, high = self.interval or (math.nan, math.nan)
+        inside = low <= number <= high and (low > 0 or high < math.inf)
+        return f"off by {far}{' (inside the interval)' if inside else ''}"
 
 
 class Predictions(list[Prediction]):
@@ -169,8 +166,6 @@ class Predictions(list[Prediction]):
 
     def _repr_html_(self) -> str:
         """A table. The class `score` marks what differs from run to run (tests/sanitize.cfg)."""
-        from html import escape
-
         shown = 5 if any(p.own is not None for p in self) else 3
         header = ["prediction", "predicted", "measured", "result", "your guess", "its result"]
         rows = ["".join(f"<th style='text-align:left'>{x}</th>" for x in header[: shown + 1])]
