@@ -19,8 +19,8 @@ from d2lperf.device import try_gpu
 from d2lperf.formats import Shown, Table, format_value
 from d2lperf.machine import Machine, machine_card
 from d2lperf.measuring import stats
+from d2lperf.measuring.results import Saved
 from d2lperf.measuring.sampling import Instruments, Subject, undisturbed
-from d2lperf.measuring.saved import Saved
 
 __all__ = ["Ceilings", "cache_sizes", "measure_ceilings"]
 

@@ -6,18 +6,5 @@ from d2lperf.measuring.equality import ResultsDiffer
 from d2lperf.measuring.results import Comparison, Measurement, Sweep
 from d2lperf.measuring.verdict import Ratio
 
-__all__ = [
-    "Claim",
-    "ClaimContradicted",
-    "Comparison",
-    "Measurement",
-    "Prediction",
-    "Ratio",
-    "ResultsDiffer",
-    "Sweep",
-    "compare",
-    "measure",
-    "predict",
-    "predictions",
-    "sweep",
-]
+__all__ = ["Claim", "ClaimContradicted", "Comparison", "Measurement", "Prediction", "Ratio"]
+__all__ += ["ResultsDiffer", "Sweep", "compare", "measure", "predict", "predictions", "sweep"]

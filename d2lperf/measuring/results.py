@@ -1,27 +1,71 @@
-"""What was measured: hold it, show it, save it. Verdicts come from `d2lperf.measuring.verdict`.
-
-Every raw sample is kept in seconds for one call; units appear only where something is shown.
-"""
+"""What was measured: hold it, show it, save it. Verdicts come from `d2lperf.measuring.verdict`."""
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from numbers import Real
+from pathlib import Path
 from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
 
+from d2lperf._version import __version__
 from d2lperf.formats import Shown, Table, format_ratio, format_seconds, format_value
 from d2lperf.machine import Machine
 from d2lperf.measuring import stats
 from d2lperf.measuring.claims import Claim, expect
-from d2lperf.measuring.saved import Saved
 from d2lperf.measuring.verdict import BASELINE, FASTER, NOT_DECIDED, Ratio, Rounds, Timed, judge
 
-__all__ = ["BreakEven", "Comparison", "Measurement", "Sweep"]
+__all__ = ["BreakEven", "Comparison", "Measurement", "Saved", "Sweep"]
+
+
+class Saved:
+    """A dataclass that is written to a JSON file and read back, by other versions too."""
+
+    # How fields are made of the plain values in a file, where they are not plain themselves.
+    made_by: ClassVar[dict[str, Callable]] = {}
+
+    def save(self, path: str | Path) -> None:
+        """Write everything, raw samples and the machine's card included, to a JSON file."""
+        values = {"d2lperf": __version__, "kind": type(self).__name__, **asdict(self)}
+        text = json.dumps(values, default=lambda x: x.item() if hasattr(x, "item") else str(x))
+        Path(path).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path):
+        """Return what `save` wrote, in any version; ValueError where it cannot be understood."""
+        file = Path(path).name
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+            if (kind := values["kind"]) == cls.__name__:
+                return cls.made_of(values)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{file} is not a {cls.__name__} that d2lperf {__version__} can read: it was cut, "
+                f"edited, or written by another version ({type(error).__name__}: {error})."
+            ) from None
+        raise ValueError(f"{file} holds a {kind}, not a {cls.__name__}: use {kind}.load().")
+
+    @classmethod
+    def made_of(cls, values: dict):
+        """Return the result of plain values; others are ignored, defaults may be missing."""
+        made = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+        for name, make in cls.made_by.items():
+            if made.get(name) is not None:
+                made[name] = make(made[name])
+        return cls(**made)
+
+
+def _rounds(values: dict) -> Rounds:
+    """The rounds in a file; JSON has made lists of pairs."""
+    made = {name: values[name] for name in Rounds.__dataclass_fields__ if name in values}
+    for name in ("lower_s", "upper_s"):
+        made[name] = {key: [(a, b) for a, b in pairs] for key, pairs in made[name].items()}
+    return Rounds(**made)
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,11 +97,10 @@ class Measurement(Timed, Shown, Saved):
         independent samples if larger, gives an interval of shares, whose quantiles are the ends
         (Woodruff, *JASA* 47, 1952, for samples in clusters).
         """
-        samples, n, step = np.asarray(self.samples_s), len(self.samples_s), self.samples_per_phase
-        phases = np.split(samples, range(step, n, step))
+        n, step, middle = len(self.samples_s), self.samples_per_phase, self.median_s
+        phases = np.split(np.asarray(self.samples_s), range(step, n, step))
         if (k := len(phases)) < stats.min_pairs(self.confidence):
             return 0.0, math.inf
-        middle = self.median_s
         below = [np.mean(p < middle) + np.mean(p == middle) / 2 for p in phases]
         variance = max(np.var(below, ddof=1) / k, 0.25 / n)
         z, v = NormalDist().inv_cdf(0.5 + self.confidence / 2), k - 1
@@ -65,15 +108,13 @@ class Measurement(Timed, Shown, Saved):
         t = z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
         half = t * math.sqrt(variance)
         first, last = math.floor(n * (0.5 - half)), math.ceil(n * (0.5 + half)) - 1
-        ordered = np.sort(samples)
-        return float(ordered[max(0, first)]), float(ordered[min(n - 1, last)])
+        ordered = sorted(self.samples_s)
+        return ordered[max(0, first)], ordered[min(n - 1, last)]
 
     @property
     def levels_s(self) -> tuple[float, float]:
         """Quiet and slow level in seconds; both the median where the samples have one level."""
-        enough = len(self.samples_s) >= 20
-        found = stats.two_levels(self.samples_s, least_share=0.1) if enough else None
-        return found or (self.median_s, self.median_s)
+        return stats.two_levels(self.samples_s) or (self.median_s, self.median_s)
 
     def table(self) -> Table:
         """Return what is shown."""
@@ -86,14 +127,14 @@ class Measurement(Timed, Shown, Saved):
             ["first call", format_seconds(self.first_call_s)],
             ["samples", f"{len(self.samples_s)} of {self.loops} calls each"],
         ]
-        if not slow > quiet:
-            return Table([self.name, ""], rows)
-        share = np.mean(np.array(self.samples_s) > math.sqrt(quiet * slow))
-        note = (
-            f"note: two levels: {format_seconds(quiet)} in {100 * (1 - share):.0f} % of the "
-            f"samples, {format_seconds(slow)} in {100 * share:.0f} %"
-        )
-        return Table([self.name, ""], rows, [note])
+        notes = []
+        if slow > quiet:
+            share = np.mean(np.array(self.samples_s) > math.sqrt(quiet * slow))
+            notes.append(
+                f"note: two levels: {format_seconds(quiet)} in {100 * (1 - share):.0f} % of the "
+                f"samples, {format_seconds(slow)} in {100 * share:.0f} %"
+            )
+        return Table([self.name, ""], rows, notes)
 
     def to_frame(self):
         """Return a `pandas.DataFrame` with a row for each sample: `name`, `seconds` of one call."""
@@ -129,14 +170,6 @@ class BreakEven:
         elif self.calls == 1:
             found = "from the first call on"
         return f"break-even of {self.name} against {self.other}: {found}"
-
-
-def _rounds(values: dict) -> Rounds:
-    """The rounds in a file of this or another version; JSON has made lists of pairs."""
-    made = {name: values[name] for name in Rounds.__dataclass_fields__ if name in values}
-    for name in ("lower_s", "upper_s"):
-        made[name] = {key: [(a, b) for a, b in pairs] for key, pairs in made[name].items()}
-    return Rounds(**made)
 
 
 @dataclass(frozen=True, repr=False)
@@ -189,10 +222,7 @@ class Comparison(Shown, Saved):
         """Return the time of `name` relative to `other`, any two of the functions.
 
         Against the baseline this is the table's row. Other pairs get a wider interval, corrected
-        for the number of all pairs, because one may pick the most striking.
-
-        Raises:
-            KeyError: a name that was not compared.
+        for the number of all pairs, because one may pick the most striking. KeyError: no such name.
         """
         if missing := {name, other} - set(self.names):
             there = ", ".join(map(repr, self.names))
@@ -235,15 +265,14 @@ class Comparison(Shown, Saved):
         """
         import pandas as pd
 
-        same = ("first_call_s", "ratio", "low", "high", "verdict", "reason", "rounds", "discarded")
+        times = ["median_s", "q25_s", "q75_s", "quiet_s", "slow_s"]
+        same = ["first_call_s", "ratio", "low", "high", "verdict", "reason", "rounds", "discarded"]
         rows = {}
         for f in self:
-            levels = f.levels_s.get(f.name, (math.nan, math.nan))
-            times = (f.median_s, *f.quartiles_s, *levels)
-            row = dict(zip(("median_s", "q25_s", "q75_s", "quiet_s", "slow_s"), times))
-            row |= {key: getattr(f, key) for key in same}
-            rows[f.name] = row | {"samples": len(f.samples_s)}
-        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("name")
+            rows[f.name] = [f.median_s, *f.quartiles_s, *f.levels_s[f.name]]
+            rows[f.name] += [*(getattr(f, key) for key in same), len(f.samples_s)]
+        columns = [*times, *same, "samples"]
+        return pd.DataFrame.from_dict(rows, "index", columns=columns).rename_axis("name")
 
     def plot(self, ax=None, *, kind: str = "times"):
         """Draw all samples, or with kind="ratios" the intervals of the ratios; return the axes."""
@@ -262,10 +291,8 @@ class Comparison(Shown, Saved):
         """State a claim; print whether this machine bears it out, and by how much.
 
         Give one of `faster_than`, `slower_than` and `same_as` the name of another function; "same"
-        stands for no measurable difference. The `Claim` returned has an `.outcome`.
-
-        Raises:
-            ClaimContradicted: only with the environment variable D2LPERF_STRICT=1 (our own tests).
+        stands for no measurable difference. The `Claim` returned has an `.outcome`. One that is
+        contradicted raises only with the environment variable D2LPERF_STRICT=1 (our own tests).
         """
         asked = {"faster than": faster_than, "slower than": slower_than, "the same as": same_as}
         given = [(words, other) for words, other in asked.items() if other is not None]
@@ -275,20 +302,16 @@ class Comparison(Shown, Saved):
         return expect(self.between(name, other), words, self.margin)
 
     def break_even(self, name: str, other: str | None = None, *, before_s=0.0) -> BreakEven:
-        """Return after how many calls `name` has paid back its first calls.
+        """Return after how many calls `name` has paid back its slow first calls.
 
         The cost is what the calls of the warm-up took beyond the quiet level, more than those of
-        `other`; each later call gains the difference of the quiet levels. The interval is that of
-        the ratio: first calls happen once.
-
-        Args:
-            name: the function whose first calls are slow, such as the compiled one.
-            other: the one without this cost; the baseline by default.
-            before_s: seconds that `name` has cost before its first call, such as scripting.
+        `other`, by default the baseline; each later call gains the difference of the quiet levels.
+        The interval is that of the ratio: first calls happen once. `before_s`: seconds that `name`
+        has cost before its first call, such as scripting.
         """
         other = self.baseline if other is None else other
         found, against = self.between(name, other), self.between(other, name)
-        call_s = found.levels_s.get(other, (math.nan,))[0]
+        call_s = found.levels_s[other][0]
         cost_s = before_s + sum(found.first_calls_s) - sum(against.first_calls_s)
         # At the quiet level the calls of the warm-ups would have taken this.
         cost_s -= call_s * (len(found.first_calls_s) * found.ratio - len(against.first_calls_s))
@@ -298,7 +321,7 @@ class Comparison(Shown, Saved):
                 return math.inf
             return max(1.0, math.ceil(cost_s / (call_s * (1 - ratio))))
 
-        ends = calls(found.ratio), calls(found.low), calls(found.high)
+        ends = map(calls, (found.ratio, found.low, found.high))
         return BreakEven(name, other, *ends, found.verdict)
 
     def against(self, earlier: Comparison):
@@ -315,10 +338,10 @@ class Comparison(Shown, Saved):
 
         shared = [n for n in self.names if n in earlier.names and n != self.baseline]
         if self.baseline != earlier.baseline or not shared:
+            found = [f"{run.baseline!r} of {run.names}" for run in (self, earlier)]
             raise ValueError(
                 "two runs can be compared where they share the baseline and another function, but "
-                f"one has {self.baseline!r} of {self.names}, the other {earlier.baseline!r} of "
-                f"{earlier.names}."
+                f"one has {found[0]}, the other {found[1]}."
             )
         rows = {}
         for name in shared:
@@ -351,13 +374,13 @@ class Sweep(Shown, Saved):
         """Return what is shown."""
         header = [self.label, "", "median time", "time relative to the baseline", "verdict"]
         rows, footer, reasons = [], [], []
+        seconds = sum(run.elapsed_s for run in self)
         for value, run in zip(self.values, self):
             value = format_value(value) if isinstance(value, Real) else str(value)
             table = run.table()
             rows += [[value, name, median, *rest] for name, median, _, *rest in table.rows]
-            seconds = sum(each.elapsed_s for each in self)
-            footer = [f"{run.confidence * 100:g} % intervals; {seconds:.2f} s in all"]
-            footer.append(table.footer[1])
+            all_of_them = f"{run.confidence * 100:g} % intervals; {seconds:.2f} s in all"
+            footer = [all_of_them, table.footer[1]]
             reasons += [f"{line} ({self.label} {value})" for line in table.footer[2:]]
         return Table(header, rows, footer + reasons, right=(0, 2))
 
@@ -366,14 +389,12 @@ class Sweep(Shown, Saved):
         from d2lperf import plotting
 
         numbers = all(isinstance(value, Real) for value in self.values)
-        curves: dict[str, list[tuple]] = {}
+        x, ratio, low, high = curves = {}, {}, {}, {}
         for value, run in zip(self.values if numbers else map(str, self.values), self):
             for f in run:
                 if f.verdict != BASELINE:
-                    curves.setdefault(f.name, []).append((value, f.ratio, f.low, f.high))
-        x, ratio, low, high = (
-            {name: [row[i] for row in rows] for name, rows in curves.items()} for i in range(4)
-        )
+                    for curve, number in zip(curves, (value, f.ratio, f.low, f.high)):
+                        curve.setdefault(f.name, []).append(number)
         log = "x" if numbers and 0 < 10 * min(self.values) <= max(self.values) else ""
         ylabel = f"time relative to {self.comparisons[0].baseline}"
         labels = {"xlabel": self.label, "ylabel": ylabel, "log": log}

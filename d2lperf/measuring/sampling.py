@@ -17,9 +17,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -31,43 +33,29 @@ from d2lperf.measuring import stats
 from d2lperf.measuring.verdict import Rounds
 
 __all__ = ["ISOLATED_RULES", "RULES", "Instruments", "Plan", "Rules", "Subject", "Turns"]
-__all__ += ["common_plans", "lower_value", "undisturbed", "upper_value"]
+__all__ += ["common_plans", "find_interference", "lower_value", "undisturbed", "upper_value"]
 
 
 @dataclass(frozen=True)
 class Instruments:
-    """What measuring depends on beside the functions; tests inject their own.
+    """What measuring depends on beside the functions; tests inject their own."""
 
-    Attributes:
-        clock: returns seconds.
-        cpu_clock: returns the processor seconds of this process, all threads.
-        synchronize: waits for the devices in use; None where there are none; "auto" asks torch.
-        rng: draws the order within a round.
-        cores: returns how many cores this process may use.
-    """
-
-    clock: Callable[[], float] = time.perf_counter
-    cpu_clock: Callable[[], float] = time.process_time
+    clock: Callable[[], float] = time.perf_counter  # seconds
+    cpu_clock: Callable[[], float] = time.process_time  # of this process, all threads
+    # Waits for the devices in use; None where there are none; "auto" asks torch.
     synchronize: Callable[[], None] | str | None = "auto"
-    rng: random.Random = field(default_factory=random.Random)
-    cores: Callable[[], int] = usable_cores
+    rng: random.Random = field(default_factory=random.Random)  # draws the order within a round
+    cores: Callable[[], int] = usable_cores  # how many this process may use
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a phase of one function is laid out.
+    """How a phase of one function is laid out."""
 
-    Attributes:
-        settle: calls that are not timed, to get used to following another function.
-        loops: calls in a sample.
-        samples: samples in a phase.
-        limit_s: a settling or a sample that takes longer ends the phase at once, in seconds.
-    """
-
-    settle: int
-    loops: int
-    samples: int
-    limit_s: float
+    settle: int  # calls that are not timed, to get used to following another function
+    loops: int  # calls in a sample
+    samples: int  # samples in a phase
+    limit_s: float  # a settling or a sample that takes longer ends the phase at once
 
     @property
     def calls(self) -> int:
@@ -77,108 +65,78 @@ class Plan:
 
 @dataclass(frozen=True)
 class Rules:
-    """The constants of the method; `benchmarks/verdicts.py` is how they were chosen.
-
-    Times in seconds. `device_sample_s` is longer because each sample on an accelerator ends with a
-    synchronisation, whose own cost must stay small beside it. `rest_s` and `settle_s` are for
-    functions in processes of their own, which wait at each change of turn until the threads of the
-    one before have gone to sleep.
-    """
+    """The constants of the method, in seconds; `benchmarks/verdicts.py` is how they were chosen."""
 
     sample_s: float = 0.25e-3
-    device_sample_s: float = 2e-3
+    device_sample_s: float = 2e-3  # it ends with a synchronisation, whose share must stay small
     samples: int = 5
-    warm_up_calls: int = 5
     warm_up_most: int = 60
-    warm_up_s: float = 0.2
     medium_s: float = 1e-3
     slow_s: float = 30e-3
-    very_slow_s: float = 0.5
     most_loops: int = 10**6
     ticks: int = 10
     plan_checks: tuple[int, ...] = (3, 8)
     void_factor: float = 3.0
     limit_factor: float = 12.0
     settle_s: float = 0.0
-    rest_s: float = 0.0
+    rest_s: float = 0.0  # at a change of turn, until the threads of the one before are asleep
 
 
 RULES = Rules()
 # A rest costs more than a phase, so phases are long, and no phase is repeated for being slow.
 ISOLATED_RULES = Rules(samples=40, settle_s=5e-3, limit_factor=math.inf, rest_s=0.1)
-
-
-def _keep_random_state() -> Callable[[], None]:
-    """Note the state of the global random generators; return what puts it back.
-
-    In a thread they are left alone: the other threads draw from them meanwhile.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        return lambda: None
-    states = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    restore_device = _keep_device_random_state()
-
-    def restore() -> None:
-        random.setstate(states[0])
-        np.random.set_state(states[1])
-        torch.set_rng_state(states[2])
-        restore_device()
-
-    return restore
-
-
-def _keep_device_random_state() -> Callable[[], None]:
-    """The same for the accelerator, of whatever kind."""
-    if not torch.accelerator.is_available():
-        return lambda: None
-    module = torch.get_device_module(torch.accelerator.current_accelerator())
-    if not getattr(module, "is_initialized", lambda: True)():
-        # Its generators will be seeded like the CPU's when they come to be.
-        seed = torch.initial_seed()
-        return lambda: module.manual_seed_all(seed) if module.is_initialized() else None
-    ending = "_all" if hasattr(module, "get_rng_state_all") else ""
-    if not hasattr(module, f"get_rng_state{ending}"):
-        return lambda: None
-    state = getattr(module, f"get_rng_state{ending}")()
-    return lambda: getattr(module, f"set_rng_state{ending}")(state)
+THREADED = 1.1  # processor time over wall time: from here on several threads are at work
+# Discarded rounds in which this process kept this share of the cores busy are its own doing.
+OWN_SHARE = 0.85
+ALONE_S, AGAIN_S = 0.08, 0.1
+CHECK_S = ALONE_S + AGAIN_S / 2  # seconds for each function that the check takes
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
     """Measure without traces: no collector meanwhile; threads, grad mode, random state put back."""
-    collecting = gc.isenabled()
-    threads, grad = torch.get_num_threads(), torch.is_grad_enabled()
-    restore_random_state = _keep_random_state()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-        if torch.get_num_threads() != threads:
-            torch.set_num_threads(threads)
-        torch.set_grad_enabled(grad)
-        restore_random_state()
+    threads = torch.get_num_threads()
+    with ExitStack() as at_the_end:
+        # In a thread the generators are left alone: the other threads draw from them meanwhile.
+        if threading.current_thread() is threading.main_thread():
+            _keep_random_state(at_the_end.callback)
+        at_the_end.callback(torch.set_grad_enabled, torch.is_grad_enabled())
+        if gc.isenabled():
+            at_the_end.callback(gc.enable)
+            gc.disable()
+        try:
+            yield
+        finally:
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)
+
+
+def _keep_random_state(at_the_end: Callable[..., Any]) -> None:
+    """Have the state of the global random generators put back, the accelerator's too."""
+    at_the_end(random.setstate, random.getstate())
+    at_the_end(np.random.set_state, np.random.get_state())
+    at_the_end(torch.set_rng_state, torch.get_rng_state())
+    if not torch.accelerator.is_available():
+        return
+    module = torch.get_device_module(torch.accelerator.current_accelerator())
+    if not getattr(module, "is_initialized", lambda: True)():
+        # Its generators will be seeded like the CPU's when they come to be.
+        seed = torch.initial_seed()
+        at_the_end(lambda: module.is_initialized() and module.manual_seed_all(seed))
+        return
+    ending = "_all" if hasattr(module, "get_rng_state_all") else ""
+    if hasattr(module, f"get_rng_state{ending}"):
+        state = getattr(module, f"get_rng_state{ending}")()
+        at_the_end(getattr(module, f"set_rng_state{ending}"), state)
 
 
 class Subject:
     """A function under the clock: the only place where a function is called and timed.
 
-    Attributes:
-        name: its name.
-        first_calls_s: the calls of the warm-up one by one, in seconds.
+    With `setup`, which prepares the argument, a sample is one call. `first_calls_s`: warm-up calls.
     """
 
-    def __init__(
-        self,
-        name: str,
-        fn: Callable[..., Any],
-        *,
-        setup: Callable[[], Any] | None = None,
-        instruments: Instruments | None = None,
-        rules: Rules = RULES,
-    ):
-        """Take a function; with `setup` a sample is one call, prepared outside the clock."""
+    def __init__(self, name: str, fn: Callable, *, setup=None, instruments=None, rules=RULES):
         instruments = instruments or Instruments()
         self.name, self.first_calls_s = name, []
         self._fn, self._setup, self._rules = fn, setup, rules
@@ -194,10 +152,8 @@ class Subject:
 
     def _prepared(self) -> Callable[[], Any]:
         """The function with the argument for one call, where there is a `setup`."""
-        if self._setup is None:
-            return self._fn
-        given, fn = self._setup(), self._fn
-        return fn if given is None else lambda: fn(given)
+        given = None if self._setup is None else self._setup()
+        return self._fn if given is None else partial(self._fn, given)
 
     def call(self) -> Any:
         """Call once, note the time among the first calls, return the result."""
@@ -227,26 +183,22 @@ class Subject:
         return self._timed(self._fn, loops)
 
     def _timed(self, fn: Callable[[], Any], loops: int) -> float:
-        clock, wait = self._clock, self._wait
-        calls = repeat(None, loops)
+        clock, wait, calls = self._clock, self._wait, repeat(None, loops)
         if wait is not None:
             wait()
-            start = clock()
-            for _ in calls:
-                fn()
+        start = clock()
+        for _ in calls:
+            fn()
+        if wait is not None:
             wait()
-        else:
-            start = clock()
-            for _ in calls:
-                fn()
         return clock() - start
 
     def warm_up(self, most_s: float = math.inf) -> float:
         """Call until the times have settled; return the estimated seconds of one call.
 
-        Settled: at least five calls (three of more than 30 ms, two of more than half a second), the
-        last three within twice the fastest. At most 60 calls or 0.2 s after the first, and none
-        that would probably end after `most_s` seconds.
+        Settled: at least five calls (three slow ones, two of more than half a second), the last
+        three within twice the fastest. At most 60 calls or 0.2 s after the first, and none that
+        would probably end after `most_s` seconds.
         """
         rules, calls = self._rules, self.first_calls_s
         if not calls:
@@ -254,9 +206,8 @@ class Subject:
         spent = 0.0
         while len(calls) < rules.warm_up_most:
             fastest = min(calls)
-            slow = (fastest > rules.slow_s) + (fastest > rules.very_slow_s)
-            least = (rules.warm_up_calls, 3, 2)[slow]
-            settled = max(calls[-3:]) <= 2 * fastest or spent >= rules.warm_up_s
+            least = 2 if fastest > 0.5 else 3 if fastest > rules.slow_s else 5
+            settled = max(calls[-3:]) <= 2 * fastest or spent >= 0.2
             over = len(calls) >= 2 and spent + fastest > most_s
             if over or (len(calls) >= least and settled):
                 break
@@ -304,15 +255,13 @@ class Subject:
 
     def plan(self, call_s: float) -> Plan:
         """Lay out a phase for calls of `call_s` seconds: fewer samples where each is long."""
-        rules = self._rules
-        loops = self._loops(call_s)
+        rules, loops = self._rules, self._loops(call_s)
         one = call_s * loops
+        settle, samples = loops, rules.samples
         if one > rules.slow_s and self._tick_s <= 0:
             settle, samples = 0, 1
         elif one > rules.medium_s and not self.on_device:
-            settle, samples = loops, 3
-        else:
-            settle, samples = loops, rules.samples
+            samples = 3
         if rules.settle_s:
             settle = max(settle, round(rules.settle_s / call_s))
         return Plan(settle, loops, samples, rules.limit_factor * one)
@@ -320,8 +269,7 @@ class Subject:
     def phase(self, plan: Plan) -> list[float]:
         """Run one phase; return its samples in seconds for one call.
 
-        One that runs away ends at once: then there are fewer samples than planned, the last of
-        them (or the settling calls) beyond the limit.
+        One that runs away ends at once: the last of then fewer samples is beyond the limit.
         """
         samples: list[float] = []
         if plan.settle:
@@ -338,33 +286,29 @@ class Subject:
 
 
 def lower_value(samples: list[float]) -> float:
-    """The order statistic at or below the lower quartile: of five the second, of three the least.
-
-    Not interpolated: with few samples the next higher one is too often a disturbed one.
-    """
+    """The order statistic at or below the lower quartile: of five the second."""
+    # Not interpolated: with few samples the next higher one is too often a disturbed one.
     return sorted(samples)[(len(samples) - 1) // 4]
 
 
 def upper_value(samples: list[float]) -> float:
-    """The order statistic at or above the upper quartile: of five the fourth, of three the most."""
+    """The order statistic at or above the upper quartile."""
     return sorted(samples)[-1 - (len(samples) - 1) // 4]
 
 
 def common_plans(
     subjects: list[Subject], calls_s: dict[str, float], within: float = 2.0
 ) -> dict[str, Plan]:
-    """Plan all phases; functions of like speed get the very same layout.
+    """Plan all phases; functions of like speed, by the factor `within`, get the very same layout.
 
-    A different number of calls is itself a difference: two copies of one function were told apart
-    by it. Like: not slower than the fastest of their group by more than the factor `within`.
+    A different number of calls is itself a difference: it told copies of one function apart.
     """
     on_device = [subject for subject in subjects if subject.on_device]
     groups: list[list[Subject]] = []
     for subject in sorted(subjects, key=lambda s: calls_s[s.name]):
-        if groups and calls_s[subject.name] <= within * calls_s[groups[-1][0].name]:
-            groups[-1].append(subject)
-        else:
-            groups.append([subject])
+        if not groups or calls_s[subject.name] > within * calls_s[groups[-1][0].name]:
+            groups.append([])
+        groups[-1].append(subject)
     plans = {}
     for group in groups:
         call_s = math.exp(sum(math.log(calls_s[s.name]) for s in group) / len(group))
@@ -375,105 +319,89 @@ def common_plans(
 
 
 class Turns:
-    """Runs rounds of phases and keeps what they gave.
+    """Runs rounds of phases and keeps what they gave, once `begin` has planned them."""
 
-    Attributes:
-        plans: name -> how its phases are laid out now.
-        kept: the rounds so far.
-        discarded_cpu_s: processor seconds spent in discarded rounds: who was busy meanwhile?
-        discarded_wall_s: seconds that they took.
-    """
-
-    def __init__(
-        self,
-        subjects: list[Subject],
-        calls_s: dict[str, float],
-        baseline: str,
-        *,
-        instruments: Instruments,
-        rules: Rules = RULES,
-        before_s: float = 0.0,
-    ):
-        """Plan the phases, from the estimated seconds of a call (`calls_s`, by name)."""
-        self.subjects, self._instruments, self._rules = subjects, instruments, rules
-        self.plans = common_plans(subjects, calls_s)
-        self.discarded_cpu_s = self.discarded_wall_s = 0.0
+    def __init__(self, subjects: list[Subject], baseline: str, *, instruments, rules=RULES):
+        self.subjects, self.baseline = subjects, baseline
+        self.instruments, self._rules = instruments, rules
+        self.plans: dict[str, Plan] = {}
+        self.discarded_cpu_s = self.discarded_wall_s = 0.0  # who was busy in discarded rounds?
         names = [s.name for s in subjects]
         empty = [{name: [] for name in names} for _ in range(3)]
-        first_calls_s = {s.name: s.first_calls_s for s in subjects}
-        self.kept = Rounds(names, baseline, *empty, first_calls_s, {}, before_s=before_s)
+        self.kept = Rounds(names, baseline, *empty, {}, {})
         self._in_a_row = 0  # rounds discarded
         self._outdated = False
         self._patience = 1.0  # factor on what goes beyond the plan
+
+    def begin(self, calls_s: dict[str, float], before_s: float = 0.0) -> None:
+        """Plan the phases, from the estimated seconds of a call by name."""
+        self.kept = replace(self.kept, before_s=before_s)
+        self.plans = common_plans(self.subjects, calls_s)
         # What a phase is expected to give. It follows the machine: where a load has come to stay,
         # its level becomes the plan, and rounds are not discarded for ever.
-        self._recent = {name: deque([calls_s[name]], maxlen=5) for name in names}
+        self._recent = {name: deque([call_s], maxlen=5) for name, call_s in calls_s.items()}
         self._quickest_s = dict(calls_s)
 
     @property
     def count(self) -> int:
         """Rounds that were kept."""
-        return len(self.kept.lower_s[self.kept.baseline])
+        return len(self.kept.lower_s[self.baseline])
 
-    @property
-    def round_s(self) -> float:
-        """Seconds that a round is expected to take."""
-        return sum(
-            2 * (self._rules.rest_s + stats.median(self._recent[name]) * plan.calls)
-            for name, plan in self.plans.items()
-        )
+    def round_s(self, quickest: bool = False) -> float:
+        """Seconds that a round is expected to take; or with the quickest sample of each so far.
 
-    @property
-    def quickest_round_s(self) -> float:
-        """Seconds of a round in which each call takes as long as in its quickest sample so far.
-
-        A short function that a neighbour holds up is not taken for a long one by this.
+        By the quickest a short function that a neighbour holds up is not taken for a long one.
         """
-        return sum(
-            2 * (self._rules.rest_s + self._quickest_s[name] * plan.calls)
-            for name, plan in self.plans.items()
-        )
+        calls_s = self._quickest_s if quickest else self._levels()
+        rest_s = self._rules.rest_s
+        return sum(2 * (rest_s + calls_s[name] * plan.calls) for name, plan in self.plans.items())
+
+    def _levels(self) -> dict[str, float]:
+        """Seconds that a call of each function is expected to take."""
+        return {name: stats.median(last) for name, last in self._recent.items()}
 
     def rounds(self) -> Rounds:
-        """What was measured so far."""
-        return replace(self.kept, loops={name: plan.loops for name, plan in self.plans.items()})
+        """What was measured so far; without a sample the calls of the warm-up are the best."""
+        first = {subject.name: subject.first_calls_s for subject in self.subjects}
+        samples = {name: self.kept.samples_s[name] or s[1:] or s for name, s in first.items()}
+        loops = {name: plan.loops for name, plan in self.plans.items()}
+        return replace(self.kept, samples_s=samples, first_calls_s=first, loops=loops)
 
     def take(self) -> bool:
         """Run one round; return whether it was kept."""
         if self._in_a_row >= 6 or self._outdated:
             # So many in a row are no accident: the functions, or the machine, have changed.
-            levels = {name: stats.median(last) for name, last in self._recent.items()}
-            self.plans = common_plans(self.subjects, levels, within=4.0)  # from a few noisy phases
+            self.plans = common_plans(self.subjects, self._levels(), within=4.0)
             # Where times jump all the time that is how this machine is: allow for more.
             self._patience *= 1 if self._outdated else 2
             self._in_a_row, self._outdated = 0, False
-        clock, cpu_clock = self._instruments.clock, self._instruments.cpu_clock
+        clock, cpu_clock = self.instruments.clock, self.instruments.cpu_clock
         cpu, wall = cpu_clock(), clock()
         phases, beyond = self._run_round()
         took = clock() - wall
-        self.kept = replace(self.kept, rounds_s=self.kept.rounds_s + took)
+        kept = self.kept = replace(self.kept, rounds_s=self.kept.rounds_s + took)
         if beyond or self._outdated:
             self.discarded_cpu_s += cpu_clock() - cpu
             self.discarded_wall_s += took
-            self.kept.discarded.append(beyond)
+            kept.discarded.append(beyond)
             self._in_a_row += 1
             return False
         self._in_a_row, self._patience = 0, max(1.0, 0.9 * self._patience)
         for name, (first, second) in phases.items():
-            self.kept.lower_s[name].append((lower_value(first), lower_value(second)))
-            self.kept.upper_s[name].append((upper_value(first), upper_value(second)))
+            kept.lower_s[name].append((lower_value(first), lower_value(second)))
+            kept.upper_s[name].append((upper_value(first), upper_value(second)))
         if self.count in self._rules.plan_checks and self._planned_badly():
             # These rounds treated like functions unlike: they do not count.
-            self.kept.discarded.extend([] for _ in range(self.count))
+            kept.discarded.extend([] for _ in range(self.count))
             for name in phases:
-                self.kept.lower_s[name].clear()
-                self.kept.upper_s[name].clear()
+                kept.lower_s[name].clear()
+                kept.upper_s[name].clear()
             return False
         return True
 
     def _run_round(self) -> tuple[dict[str, list[list[float]]], list[str]]:
         """The phases of one round, and the functions that went far beyond their plan."""
-        order = self._instruments.rng.sample(self.subjects, len(self.subjects))
+        order = self.instruments.rng.sample(self.subjects, len(self.subjects))
         phases: dict[str, list[list[float]]] = {s.name: [] for s in self.subjects}
         beyond: list[str] = []
         for subject in (*order, *reversed(order)):
@@ -503,18 +431,81 @@ class Turns:
     def _planned_badly(self) -> bool:
         """Whether the rounds so far ask for other plans than the warm-up did; if so, take them.
 
-        A disturbance in the warm-up of one function makes it look slow and gives it fewer calls
-        in a sample than its own copy gets, which is enough to tell the two apart.
+        A function disturbed in its warm-up looks slow and gets fewer calls in a sample than its own
+        copy, which is enough to tell the two apart.
         """
-        levels = {
-            name: stats.quartiles([value for pair in pairs for value in pair])[0]
-            for name, pairs in self.kept.lower_s.items()
-        }
+        kept = self.kept.lower_s.items()
+        levels = {name: stats.quartiles(np.ravel(pairs))[0] for name, pairs in kept}
         old, new = self.plans, common_plans(self.subjects, levels)
-        far = any(
-            max(old[n].loops, new[n].loops) > 1.5 * min(old[n].loops, new[n].loops) for n in old
-        )
+        loops = [sorted((old[name].loops, new[name].loops)) for name in old]
+        far = any(most > 1.5 * least for least, most in loops)
         parted = any(new[a] == new[b] and old[a] != old[b] for a in old for b in old)
         if far or parted:
             self.plans = new
         return far or parted
+
+
+def find_interference(turns: Turns) -> str:
+    """Return why no verdict can be given, or "" where each runs alone as it runs in turns.
+
+    Each function is run alone for a while. One that then needs much less time than in turns,
+    or runs smoothly while in turns its rounds are discarded again and again, was held up by the
+    others. To tell that from a load that has just ended, it is run in turns once more.
+    """
+    instruments, kept = turns.instruments, turns.kept
+    clock = instruments.clock
+    lost, count = len(kept.discarded), turns.count
+    # Where functions are in each other's way, their own threads keep all the cores busy. Where
+    # a neighbour has taken a core away, this process gets less than that.
+    all_cores = OWN_SHARE * instruments.cores()
+    busy = turns.discarded_cpu_s > all_cores * turns.discarded_wall_s
+    stumbling = busy and lost >= 4 and 3 * lost >= count + lost
+    alone_s, slow_shares = {}, []
+    for subject in turns.subjects:
+        values: list[float] = []
+        plan = replace(turns.plans[subject.name], limit_s=math.inf)
+        ends = clock() + ALONE_S
+        while len(values) < 400 and clock() < (ends if len(values) >= 4 else ends + ALONE_S):
+            values.append(lower_value(subject.phase(plan)))
+        late = values[len(values) * 3 // 5 :]  # early ones may still suffer from what ran before
+        level = alone_s[subject.name] = stats.quartiles(late)[0]
+        slow_shares.append(sum(value > RULES.void_factor * level for value in late) / len(late))
+    smooth = max(slow_shares) < 0.05
+    slowed = _slowed(turns, alone_s, 0)
+    if not slowed and not (stumbling and smooth):
+        return ""
+    tries, ends = 0, clock() + AGAIN_S
+    latest = ends + AGAIN_S  # beside a busy core the least number may take long
+    cpu, wall = instruments.cpu_clock(), clock()
+    while tries < 1 or (tries < 8 and clock() < (latest if tries < 3 else ends)):
+        turns.take()
+        tries += 1
+    again = _slowed(turns, alone_s, count)
+    busy = instruments.cpu_clock() - cpu > all_cores * (clock() - wall)
+    if slowed and again and busy:
+        factor, name = again
+        others = " and ".join(repr(s.name) for s in turns.subjects if s.name != name)
+        found = f"{name!r} takes {factor:.1f} times as long in turns with {others} as alone"
+    elif stumbling and smooth and 3 * (len(kept.discarded) - lost) >= tries:
+        found = (
+            f"each runs smoothly alone, but in turns {lost} of {count + lost} rounds went far "
+            "beyond their plan"
+        )
+    else:
+        return ""
+    return (
+        f"{found}: the functions disturb each other (their thread pools, most likely). "
+        "Use isolated=True, which gives each a process of its own"
+    )
+
+
+def _slowed(turns: Turns, alone_s: dict[str, float], since: int) -> tuple[float, str] | None:
+    """The factor by which turns slow a function down most, if above 1.3, and the function."""
+    rounds = {name: turns.kept.lower_s[name][since:] for name in alone_s}
+    factors = [
+        (stats.quartiles([min(pair) for pair in pairs])[0] / alone_s[name], name)
+        for name, pairs in rounds.items()
+        if pairs
+    ]
+    worst = max(factors, key=itemgetter(0), default=(0.0, ""))
+    return worst if worst[0] > 1.3 else None

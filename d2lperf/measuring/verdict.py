@@ -1,30 +1,25 @@
-"""From rounds to a verdict: ratio, interval, word and reason. Pure: no clock, no printing.
-
-A *round* runs every function twice, in a random order and then in the mirrored one, so that a
-steady drift cancels. A *phase* is a few samples in a row; its value is their lower quartile.
-"""
+"""From rounds to a verdict: ratio, interval, word and reason. Pure: no clock, no printing."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import truediv
+from typing import NamedTuple
 
 from d2lperf.formats import format_ratio
 from d2lperf.measuring import stats
+from d2lperf.measuring.stats import Pair, Pairs
 
 __all__ = ["BASELINE", "FASTER", "NOT_DECIDED", "NO_DIFFERENCE", "SLOWER", "Ratio", "Rounds"]
 __all__ += ["Timed", "judge", "least_rounds", "nominal_confidence", "precise", "round_up"]
 __all__ += ["settled"]
 
-FASTER = "faster"
-SLOWER = "slower"
-NO_DIFFERENCE = "no measurable difference"
-NOT_DECIDED = "not decided"
-BASELINE = "baseline"
+FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no measurable difference"
+NOT_DECIDED, BASELINE = "not decided", "baseline"
 
-# An interval that reaches further than this many margins (of at least 1 %) from 1 is too wide to
-# say that there is no measurable difference.
-WIDE_MARGINS = 3
+WIDE_MARGINS = 3  # (of at least 1 %) from 1: a wider interval does not say "no difference"
 # No interval is narrower than this about its estimate: where code and data happen to lie in memory
 # makes small differences that are not the function's own (Mytkowicz et al., ASPLOS 2009).
 LEAST_HALF_WIDTH = 0.0025
@@ -38,38 +33,23 @@ MOST_ADVISED_S = 600.0
 
 @dataclass(frozen=True)
 class Rounds:
-    """What was measured: all times in seconds for one call.
+    """What was measured; dictionaries go by the functions' names, times are seconds of one call."""
 
-    Attributes:
-        names: the functions in the order given.
-        baseline: the one that the others are compared with.
-        lower_s: name -> for each kept round the lower quartiles of its two phases.
-        upper_s: name -> the upper quartiles of the same phases.
-        samples_s: name -> every raw sample, of discarded rounds too.
-        first_calls_s: name -> the calls of the warm-up one by one.
-        loops: name -> calls in a sample.
-        discarded: for each round thrown away, the functions that ran far beyond their plan in it.
-        before_s: seconds that passed before the first round: first calls, check, warm-up.
-        rounds_s: seconds that the rounds took, discarded ones and rests included.
-    """
-
-    names: list[str]
-    baseline: str
-    lower_s: dict[str, list[tuple[float, float]]]
-    upper_s: dict[str, list[tuple[float, float]]]
-    samples_s: dict[str, list[float]]
-    first_calls_s: dict[str, list[float]]
-    loops: dict[str, int]
+    names: list[str]  # in the order given
+    baseline: str  # the function that the others are compared with
+    lower_s: dict[str, list[Pair]]  # of each kept round the lower quartiles of both phases
+    upper_s: dict[str, list[Pair]]  # the upper quartiles of the same phases
+    samples_s: dict[str, list[float]]  # every raw sample, of discarded rounds too
+    first_calls_s: dict[str, list[float]]  # the calls of the warm-up one by one
+    loops: dict[str, int]  # calls in a sample
+    # For each round thrown away, the functions that ran far beyond their plan in it.
     discarded: list[list[str]] = field(default_factory=list)
-    before_s: float = 0.0
-    rounds_s: float = 0.0
+    before_s: float = 0.0  # seconds before the first round: first calls, check, warm-up
+    rounds_s: float = 0.0  # seconds that the rounds took, discarded ones and rests included
 
 
 class Timed:
-    """What follows from samples and first calls, in seconds for one call; nan without any."""
-
-    samples_s: list[float]
-    first_calls_s: list[float]
+    """What follows from `samples_s` and `first_calls_s`, in seconds for one call; nan: none."""
 
     @property
     def median_s(self) -> float:
@@ -95,18 +75,15 @@ class Ratio(Timed):
         name: the function that the ratio is about.
         other: the one that it is compared with.
         ratio: below 1 where `name` takes less time; nan where nothing was measured.
-        low: lower end of the interval, 0 where there are too few rounds for one.
-        high: upper end of the interval, inf where there are too few rounds for one.
+        low, high: the interval's ends; 0 and inf where there are too few rounds for one.
         verdict: 'faster', 'slower', 'no measurable difference', 'not decided' or 'baseline'.
         reason: why it is not decided, what 'no measurable difference' means here, or which
             function varies; or "".
-        rounds: rounds that the ratio rests on.
-        discarded: rounds left out because they were disturbed.
+        rounds, discarded: rounds that the ratio rests on, and those left out as disturbed.
         varies: the function that varies by itself, or "".
         levels_s: name -> (quiet, slow) seconds of one call; both the same where it does not vary.
-        samples_s: every raw sample of `name`, in seconds for one call.
+        samples_s: every raw sample of `name`, in seconds for one call, each of `loops` calls.
         first_calls_s: the warm-up calls of `name` one by one, in seconds.
-        loops: calls in a sample of `name`.
     """
 
     name: str
@@ -119,7 +96,7 @@ class Ratio(Timed):
     rounds: int = 0
     discarded: int = 0
     varies: str = ""
-    levels_s: dict[str, tuple[float, float]] = field(default_factory=dict)
+    levels_s: dict[str, Pair] = field(default_factory=dict)
     samples_s: list[float] = field(default_factory=list)
     first_calls_s: list[float] = field(default_factory=list)
     loops: int = 1
@@ -133,26 +110,18 @@ class Ratio(Timed):
 
 
 def nominal_confidence(confidence: float, intervals: int, rounds: int) -> float:
-    """Return the confidence at which one interval is computed so that every look may be the last.
+    """Return the confidence of one of several intervals, of which every look may be the last.
 
-    Sampling ends when an interval decides, which happens more often by luck. So each interval is
-    computed for a fifth of the error allowed: looked at after 8, 12, 16, ... 512 rounds all the
-    intervals hold together as often as promised (`tests/measuring/test_verdict.py` simulates it).
-    A look at two rounds, where none but the slowest functions stop, may take three fifths.
-
-    >>> round(nominal_confidence(0.95, 1, 64), 3)
-    0.99
+    The intervals share the error. Sampling ends when one decides, which happens more often by luck;
+    a fifth of the error for each look makes up for it (`tests/measuring/test_verdict.py` simulates
+    it), or three fifths at two rounds, where only the slowest functions stop.
     """
-    share = 0.6 if rounds <= 2 else 0.2
-    return 1 - share * (1 - stats.simultaneous_confidence(confidence, intervals))
+    share = (0.6 if rounds <= 2 else 0.2) / intervals
+    return 1 - share * (1 - confidence)
 
 
 def least_rounds(confidence: float, intervals: int) -> int:
-    """Return the least number of rounds that can give an interval.
-
-    >>> least_rounds(0.95, 1), least_rounds(0.95, 3)
-    (2, 3)
-    """
+    """Return the least number of rounds that can give an interval."""
     n = 2
     while 2 / math.comb(4 * n, 2 * n) > 1 - nominal_confidence(confidence, intervals, n):
         n += 1
@@ -160,68 +129,55 @@ def least_rounds(confidence: float, intervals: int) -> int:
 
 
 def judge(
-    rounds: Rounds,
-    name: str,
-    other: str,
-    *,
-    confidence: float = 0.95,
-    margin: float = 0.01,
-    intervals: int = 1,
-    refusal: str = "",
+    rounds: Rounds, name: str, other: str, *, confidence=0.95, margin=0.01, intervals=1, refusal=""
 ) -> Ratio:
     """Return the time of `name` relative to `other` with its interval and verdict.
 
     Compared are quiet levels: what a call takes when nothing disturbs it. 'faster' and 'slower'
     need an interval that lies beyond the margin, 'no measurable difference' one that holds 1 and
     reaches no further than three margins (at least 3 %). There is no verdict where one function
-    varies by itself, unless its slow level leads to the same one.
-
-    Args:
-        rounds: what was measured.
-        name: the function that the ratio is about.
-        other: the one that it is compared with.
-        confidence: that all `intervals` hold, whenever sampling ended.
-        margin: a difference smaller than this fraction does not count.
-        intervals: how many are looked at together.
-        refusal: why there can be no verdict, or "".
+    varies by itself, unless its slow level leads to the same one. `confidence` is that of all
+    `intervals` together, whenever sampling ended; a `refusal` says why there can be no verdict.
     """
     first, second = rounds.lower_s[name], rounds.lower_s[other]
     used = stats.quiet_rounds(first, second)
-    centre, low, high = _interval(first, second, used, confidence, intervals)
-    levels = {key: (_quiet_s(rounds, key),) * 2 for key in (name, other)}
-    own, word, reason = _Variation(), NOT_DECIDED, refusal
+    quiet = both = {key: (_quiet_s(rounds, key),) * 2 for key in (name, other)}
+    own, word, reason = None, NOT_DECIDED, refusal
     if name == other:
-        centre = low = high = 0.0
-        word, reason = BASELINE, ""
-    elif first:
-        own = _variation(rounds, name, other, used)
+        centre, low, high, word, reason = 0.0, 0.0, 0.0, BASELINE, ""
+    else:
+        centre, low, high = _interval(first, second, used, confidence, intervals)
+        own = _variation(rounds, name, other, used) if first else None
+    if own:
+        both = quiet | {own.name: (quiet[own.name][0], own.slow_s)}
+    proven = own is not None and own.proven
     if word == NOT_DECIDED and not refusal:
         need = least_rounds(confidence, intervals)
         reason = f"an interval needs {need} rounds, and {len(first)} were measured"
         if math.isfinite(low):
             word, reason = _word(low, high, margin)
-        quiet = math.log(levels[name][0] / levels[other][0])
-        if own.suspect and not _stands(word, quiet, own, name, margin):
+        # A verdict stands that is the same at the quiet levels and at the slow ones.
+        ratios = sorted(map(truediv, both[name], both[other]))
+        stands = {FASTER: ratios[1] < 1 / (1 + margin), SLOWER: ratios[0] > 1 + margin}
+        if own and not stands.get(word):
             word, reason = NOT_DECIDED, own.reason
-        elif own.proven:
+        elif proven:
             reason = own.reason
-        if word == NOT_DECIDED and not own.proven:
-            reason += _advice(rounds, len(first), (centre, low, high), margin, need)
-    if own.proven:
-        levels[own.name] = (levels[own.name][0], own.slow_s)
+        if word == NOT_DECIDED and not proven:
+            reason += _advice(rounds, (centre, low, high), margin, need)
     return Ratio(
         name=name,
         other=other,
-        ratio=levels[name][0] / levels[other][0] if math.isnan(centre) else math.exp(centre),
+        ratio=quiet[name][0] / quiet[other][0] if math.isnan(centre) else math.exp(centre),
         low=math.exp(low),
         high=math.exp(high),
         verdict=word,
         reason=reason,
         rounds=len(used),
         discarded=len(first) - len(used) + len(rounds.discarded),
-        varies=own.name if own.proven else "",
-        levels_s=levels,
-        samples_s=rounds.samples_s.get(name, []),
+        varies=own.name if proven else "",
+        levels_s=both if proven else quiet,
+        samples_s=rounds.samples_s[name],
         first_calls_s=rounds.first_calls_s.get(name, []),
         loops=rounds.loops.get(name, 1),
     )
@@ -243,7 +199,7 @@ def precise(found: Ratio) -> bool:
 
 
 def _interval(
-    first: stats.Pairs, second: stats.Pairs, used: list[int], confidence: float, intervals: int
+    first: Pairs, second: Pairs, used: list[int], confidence: float, intervals: int
 ) -> tuple[float, float, float]:
     """Estimate and interval of the log time ratio: by pairs, or by ranks where pairs are few."""
     if not first:
@@ -260,21 +216,15 @@ def _interval(
     return centre, low - spread, high + spread
 
 
-def _log_ratio(first: tuple[float, float], second: tuple[float, float]) -> float:
+def _log_ratio(first: Pair, second: Pair) -> float:
     return (math.log(first[0] / second[0]) + math.log(first[1] / second[1])) / 2
 
 
 def _word(low: float, high: float, margin: float) -> tuple[str, str]:
-    """Verdict and reason for an interval of the log time ratio.
-
-    >>> _word(-0.30, -0.25, 0.01)[0], _word(-0.005, 0.008, 0.01), _word(-0.2, 0.1, 0.01)[1]
-    ('faster', ('no measurable difference', 'within 0.8 %'), 'the interval is wide')
-    """
+    """Verdict and reason for an interval of the log time ratio."""
     edge, wide = _edges(margin)
-    if high < -edge:
-        return FASTER, ""
-    if low > edge:
-        return SLOWER, ""
+    if high < -edge or low > edge:
+        return FASTER if high < 0 else SLOWER, ""
     near, far = sorted(map(abs, (low, high)))
     if low <= 0 <= high:
         if far <= wide:
@@ -295,71 +245,52 @@ def _percent(log_ratio: float) -> str:
     return f"{value:.2f}" if value < 0.1 else f"{value:.1f}"
 
 
-@dataclass(frozen=True)
-class _Variation:
-    """A function that varies by itself: beyond chance (proven), or perhaps (suspect)."""
+class _Variation(NamedTuple):
+    """A function that varies by itself: beyond chance (proven), or perhaps."""
 
-    name: str = ""
-    slow_s: float = math.nan
-    stretch: float = 0.0  # log of the slow level over the quiet one
-    suspect: bool = False
-    proven: bool = False
-    reason: str = ""
+    name: str
+    slow_s: float
+    proven: bool
+    reason: str
 
 
-def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> _Variation:
+def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> _Variation | None:
     """Test whether disturbances hit one of two functions only, or one spreads more than the other.
 
     A neighbour that disturbs the machine hits both alike, in proportion to the time they run:
     rounds in which only one was slow are then as often the one's as the other's (binomial test;
     discarded rounds count). A function that has slow calls of its own shows an excess.
     """
-    keys = (name, other)
-    uppers = [rounds.upper_s.get(key) or rounds.lower_s[key] for key in keys]
-    slow = stats.disturbed(*uppers)
-    alone = [int((slow[0] & ~slow[1]).sum()), int((slow[1] & ~slow[0]).sum())]
-    for hit in rounds.discarded:
-        if len(hit) == 1 and hit[0] in keys:
-            alone[keys.index(hit[0])] += 1
-    total = len(rounds.lower_s[name]) + len(rounds.discarded)
+    keys, kept = (name, other), len(rounds.lower_s[name])
+    slow = stats.disturbed(*(rounds.upper_s[key] for key in keys))
+    alone = [int((slow[i] & ~slow[1 - i]).sum()) for i in (0, 1)]
+    alone = [count + rounds.discarded.count([key]) for count, key in zip(alone, keys)]
     worst = 0 if alone[0] > alone[1] else 1
-    more, fewer = alone[worst], alone[1 - worst]
-    exposed = [_seconds_in_a_round(rounds, key) for key in keys]
-    share = max(0.5, exposed[worst] / sum(exposed))
-    p = stats.excess_p(more, fewer, share)
+    more, fewer, total = alone[worst], alone[1 - worst], kept + len(rounds.discarded)
+    # About how long each runs in a round: what it offers to disturbances.
+    samples = [max(1.0, len(rounds.samples_s[key]) / kept) * rounds.loops[key] for key in keys]
+    exposed = [_quiet_s(rounds, key) * calls for key, calls in zip(keys, samples)]
+    p = stats.excess_p(more, fewer, max(0.5, exposed[worst] / sum(exposed)))
     if more - fewer >= LEAST_SHARE * total and more >= 2 * fewer and p < SUSPECT_P:
+        key, proven = keys[worst], p < PROVEN_P
         found = f"was slow in {more} of {total} rounds in which {keys[1 - worst]!r} was not"
-        return _own(rounds, keys[worst], found, proven=p < PROVEN_P)
-    # In quiet rounds: how far does a phase's upper quartile lie above its lower one, and how
-    # much further than the other's?
-    further = [
-        _log_ratio(uppers[0][i], rounds.lower_s[name][i])
-        - _log_ratio(uppers[1][i], rounds.lower_s[other][i])
-        for i in used
-    ]
-    low, high = stats.signed_rank_interval(further, nominal_confidence(0.95, 1, len(used)))
-    if low <= math.log(UNSTEADY) and high >= -math.log(UNSTEADY):
-        return _Variation()
-    key = name if low > 0 else other
-    return _own(rounds, key, "takes now more, now less time from call to call", proven=True)
-
-
-def _own(rounds: Rounds, key: str, found: str, *, proven: bool) -> _Variation:
-    """Describe a function that varies; the slow level is the median of its disturbed samples."""
+    else:
+        # In quiet rounds: how far does a phase's upper quartile lie above its lower one, and how
+        # much further than the other's?
+        first, second = (list(map(_log_ratio, rounds.upper_s[k], rounds.lower_s[k])) for k in keys)
+        further = [first[i] - second[i] for i in used]
+        low, high = stats.signed_rank_interval(further, nominal_confidence(0.95, 1, len(used)))
+        if low <= math.log(UNSTEADY) and high >= -math.log(UNSTEADY):
+            return None
+        key, proven = (name if low > 0 else other), True
+        found = "takes now more, now less time from call to call"
+    # The slow level is the median of its disturbed samples.
     level, limit = stats.quiet_limit([v for pair in rounds.lower_s[key] for v in pair])
     slow_s = stats.median([s for s in rounds.samples_s[key] if s > limit] or [level])
     reason = f"{key!r} {'varies' if proven else 'may vary'} by itself: it {found}"
     if proven:
         reason += "; put so many calls into one function that the variation averages out"
-    return _Variation(key, slow_s, math.log(slow_s / level), True, proven, reason)
-
-
-def _stands(word: str, quiet: float, own: _Variation, name: str, margin: float) -> bool:
-    """Whether a verdict is the same at the quiet levels' log ratio and at that of the slow one."""
-    slow = quiet + (own.stretch if own.name == name else -own.stretch)
-    if word == FASTER:
-        return max(quiet, slow) < -math.log1p(margin)
-    return word == SLOWER and min(quiet, slow) > math.log1p(margin)
+    return _Variation(key, slow_s, proven, reason)
 
 
 def _quiet_s(rounds: Rounds, key: str) -> float:
@@ -367,20 +298,12 @@ def _quiet_s(rounds: Rounds, key: str) -> float:
     times = [v for pair in rounds.lower_s[key] for v in pair]
     if times:
         return stats.quiet_limit(times)[0]
-    return stats.median(rounds.samples_s[key]) if rounds.samples_s.get(key) else math.nan
+    return stats.median(rounds.samples_s[key]) if rounds.samples_s[key] else math.nan
 
 
-def _seconds_in_a_round(rounds: Rounds, key: str) -> float:
-    """Seconds for which a function runs in a round, about: what it offers to disturbances."""
-    samples = len(rounds.samples_s.get(key, ())) / len(rounds.lower_s[key])
-    return _quiet_s(rounds, key) * rounds.loops.get(key, 1) * max(1.0, samples)
-
-
-def _advice(
-    rounds: Rounds, taken: int, found: tuple[float, float, float], margin: float, need: int
-) -> str:
+def _advice(rounds: Rounds, found: Sequence[float], margin: float, need: int) -> str:
     """Which budget would decide, by what the rounds have taken so far."""
-    centre, low, high = found
+    (centre, low, high), taken = found, len(rounds.lower_s[rounds.baseline])
     if rounds.rounds_s <= 0:
         return ""
     if math.isfinite(low):
@@ -399,10 +322,6 @@ def _advice(
 
 
 def round_up(seconds: float) -> float:
-    """Return a budget to recommend: the next number with one digit.
-
-    >>> round_up(2.1), round_up(34.0), round_up(0.05)
-    (3.0, 40.0, 0.05)
-    """
+    """Return a budget to recommend: the next number with one digit, such as 40 for 34."""
     step = 10.0 ** math.floor(math.log10(seconds))
     return math.ceil(round(seconds / step, 9)) * step

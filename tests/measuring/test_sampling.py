@@ -181,9 +181,9 @@ def test_a_setup_that_returns_nothing_gives_the_function_no_argument(clock):
 
 def turns(clock, functions, call_s=1e-3, seed=0):
     subjects = [subject(clock, fn, name) for name, fn in functions.items()]
-    calls_s = dict.fromkeys(functions, call_s)
-    first = next(iter(functions))
-    return Turns(subjects, calls_s, first, instruments=clock.instruments(seed))
+    made = Turns(subjects, next(iter(functions)), instruments=clock.instruments(seed))
+    made.begin(dict.fromkeys(functions, call_s))
+    return made
 
 
 def test_orders_are_mirrored_and_balanced(clock):

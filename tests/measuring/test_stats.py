@@ -144,11 +144,6 @@ def test_signed_rank_interval_covers_as_often_as_it_says():
     assert 0.935 <= covered / 2000 <= 0.975
 
 
-def test_simultaneous_confidence_shares_the_error():
-    assert stats.simultaneous_confidence(0.95, 1) == 0.95
-    assert stats.simultaneous_confidence(0.9, 10) == pytest.approx(0.99)
-
-
 @settings(deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 60), st.floats(0, 1))
 def test_quiet_rounds_keeps_enough_and_knows_no_favourite(seed, n, spread):
@@ -273,13 +268,7 @@ def test_confidence_must_be_a_fraction(confidence):
     for call in (
         lambda: stats.signed_rank_interval([1.0], confidence),
         lambda: stats.min_pairs(confidence),
-        lambda: stats.simultaneous_confidence(confidence, 2),
         lambda: stats.rank_sum_interval([1.0], [1.0], confidence),
     ):
         with pytest.raises(ValueError, match="between 0 and 1"):
             call()
-
-
-def test_at_least_one_interval():
-    with pytest.raises(ValueError, match="at least 1"):
-        stats.simultaneous_confidence(0.95, 0)
