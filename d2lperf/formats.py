@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from html import escape
 from numbers import Integral
 from typing import NamedTuple
-
-__all__ = ["Shown", "Table", "format_interval", "format_ratio", "format_seconds", "format_value"]
-__all__ += ["print_line"]
 
 # What takes a prefix: the unit -> the prefixes that it has, largest first.
 _PREFIXES = {"s": ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))} | dict.fromkeys(
@@ -40,9 +38,7 @@ def format_value(value: float, unit: str = "") -> str:
     return f"{text} {prefix}{unit}".rstrip()
 
 
-def format_seconds(seconds: float) -> str:
-    """Return a time with three significant digits and the unit that suits it."""
-    return format_value(seconds, "s")
+format_seconds = partial(format_value, unit="s")
 
 
 def format_ratio(ratio: float, low: float, high: float) -> str:

@@ -15,8 +15,6 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from d2lperf.measuring.compare import compare
 from d2lperf.stopwatch import Benchmark
 
-__all__ = ["D2lperfMagics", "contenders"]
-
 # What %compare takes before the expressions: options with a value, and without one.
 _OPTIONS = re.compile(
     r"""(\s* (?: --(?:budget|baseline|margin|rtol|atol|seed) (?:=|\s+) ("[^"]*"|'[^']*'|\S+)
@@ -94,9 +92,7 @@ class D2lperfMagics(Magics):
     @no_var_expand
     @magic_arguments()
     @argument("--budget", dest="budget_s", type=float, metavar="SECONDS", help="for everything")
-    @argument(
-        "--baseline", type=lambda name: name.strip("\"'"), help="name of the one to compare with"
-    )
+    @argument("--baseline", type=lambda name: name.strip("\"'"), help="the one to compare with")
     @argument("--margin", type=float, help="a smaller difference does not count")
     @argument("--rtol", type=float, help="relative tolerance when the results are compared")
     @argument("--atol", type=float, help="absolute tolerance when the results are compared")

@@ -9,8 +9,6 @@ from itertools import accumulate
 from d2lperf.device import synchronize
 from d2lperf.formats import print_line
 
-__all__ = ["Benchmark", "Timer"]
-
 
 class Timer:
     """A stopwatch that keeps its laps, in seconds, as `times`, like the book's.

@@ -14,8 +14,6 @@ from typing import Any
 from d2lperf.formats import format_interval, format_ratio, format_value, print_line
 from d2lperf.measuring.verdict import FASTER, NO_DIFFERENCE, NOT_DECIDED, SLOWER, Ratio
 
-__all__ = ["Claim", "ClaimContradicted", "Prediction", "Predictions", "predict", "predictions"]
-
 CLOSE = 1.05  # nearer to the prediction than this factor is "as predicted"
 
 
@@ -37,11 +35,11 @@ class Claim:
 def expect(found: Ratio, words: str, margin: float) -> Claim:
     """Print how it turned out that `found` is "faster than", "slower than" or "the same as"."""
     wanted = {"faster than": FASTER, "slower than": SLOWER, "the same as": NO_DIFFERENCE}[words]
-    # "Within 2 %" where the margin is 1 % leaves room for a small difference.
-    inside = 1 / (1 + margin) <= found.low and found.high <= 1 + margin
-    open_ = found.verdict == NOT_DECIDED or (found.verdict == NO_DIFFERENCE and not inside)
-    outcome = "not decided" if open_ else "contradicted"
-    outcome = "borne out" if found.verdict == wanted else outcome
+    outcomes = {NOT_DECIDED: "not decided"}
+    if found.low < 1 / (1 + margin) or found.high > 1 + margin:
+        # "Within 2 %" where the margin is 1 % leaves room for a small difference.
+        outcomes[NO_DIFFERENCE] = "not decided"
+    outcome = (outcomes | {wanted: "borne out"}).get(found.verdict, "contradicted")
     why = f"time ratio {format_ratio(found.ratio, found.low, found.high)}"
     why += f"; {found.reason}" if found.reason else ""
     sentence = f"{found.name} is {words} {found.other} ({why})"

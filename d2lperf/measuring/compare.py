@@ -16,12 +16,10 @@ from typing import Any
 
 from d2lperf.machine import machine_card
 from d2lperf.measuring import sampling, stats
-from d2lperf.measuring.equality import ResultsDiffer, check_results, snapshot, unfinished
+from d2lperf.measuring.equality import check_results, snapshot, unfinished
 from d2lperf.measuring.results import Comparison, Measurement, Sweep
 from d2lperf.measuring.sampling import Instruments, Plan, Subject, Turns, undisturbed
 from d2lperf.measuring.verdict import least_rounds, precise, round_up, settled
-
-__all__ = ["ResultsDiffer", "compare", "measure", "sweep"]
 
 # Default budgets are multiplied by this. The tests' kernels set it to be done sooner.
 SHARE = float(os.environ.get("D2LPERF_BUDGET", 1))
@@ -31,7 +29,6 @@ BUDGET_S = 0.5 * SHARE  # of measure
 PRECISE_S, WATCH_S, LIMIT_S = 0.3 * SHARE, 0.75 * SHARE, 1.7 * SHARE
 ENOUGH_ROUNDS = 64  # to see whether a function varies by itself
 MOST_SLOW_S = 30.0 * SHARE  # in all, for functions so slow that few rounds fit
-
 # Rounds after which we look whether the verdicts are known: 2, 3, 4, 6, 8, 12, ...
 LOOKS = tuple(n for e in range(1, 24) for n in (2**e, 3 * 2 ** (e - 1)))
 
@@ -209,13 +206,7 @@ def compare(
         return run.result(machine=machine_card(touch=False))
 
 
-def sweep(
-    make: Callable[[Any], Mapping[str, Callable[..., Any]]],
-    values: Iterable[Any],
-    *,
-    label: str = "size",
-    **options: Any,
-) -> Sweep:
+def sweep(make: Callable, values: Iterable, *, label: str = "size", **options: Any) -> Sweep:
     """Compare functions for each of several values, such as sizes: one table, one figure.
 
     Args:
@@ -225,10 +216,8 @@ def sweep(
         options: of `compare`, for every value.
 
     Returns:
-        A `Sweep`; `sweep[value]` is the `Comparison` for that value.
-
-    Raises:
-        Exception: as `compare`; its attribute `partial` is the `Sweep` until then.
+        A `Sweep`; `sweep[value]` is the `Comparison` for that value. An error's attribute `partial`
+        is the `Sweep` until then.
     """
     _check_callable(make, "make")
     values, done = list(values), []
@@ -373,7 +362,6 @@ def _name_of(fn: Callable) -> str:
             places = set(code.co_positions())
             ends = [(b.lineno, b.end_lineno, b.col_offset, b.end_col_offset) for b in found]
             found = [body for body, place in zip(found, ends) if place in places]
-        # Two lambdas on one line may still not be told apart.
         text = ast.get_source_segment(source, found[0]) if len(found) == 1 else ""
     return textwrap.shorten(text, 40, placeholder="...") or "function"
 

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["ResultsDiffer", "check_results", "difference", "snapshot", "unfinished"]
-
 # rtol and atol of torch.testing.assert_close; integers must be equal.
 TOLERANCES = {torch.float16: (1e-3, 1e-5), torch.bfloat16: (1.6e-2, 1e-5)}
 TOLERANCES |= dict.fromkeys((torch.float32, torch.complex64), (1.3e-6, 1e-5))
@@ -115,9 +113,8 @@ def unfinished(result: Any) -> bool:
         return any(map(unfinished, result))
     if type(result).__module__.partition(".")[0] == "mxnet":
         return hasattr(result, "wait_to_read")
-    if hasattr(result, "block_until_ready"):
-        return not getattr(result, "is_ready", lambda: False)()
-    return False
+    is_ready = getattr(result, "is_ready", lambda: False)
+    return hasattr(result, "block_until_ready") and not is_ready()
 
 
 def check_results(

@@ -20,8 +20,6 @@ from d2lperf.measuring import stats
 from d2lperf.measuring.claims import Claim, expect
 from d2lperf.measuring.verdict import BASELINE, FASTER, NOT_DECIDED, Ratio, Rounds, Timed, judge
 
-__all__ = ["BreakEven", "Comparison", "Measurement", "Saved", "Sweep"]
-
 
 class Saved:
     """A dataclass that is written to a JSON file and read back, by other versions too."""
@@ -379,8 +377,8 @@ class Sweep(Shown, Saved):
             value = format_value(value) if isinstance(value, Real) else str(value)
             table = run.table()
             rows += [[value, name, median, *rest] for name, median, _, *rest in table.rows]
-            all_of_them = f"{run.confidence * 100:g} % intervals; {seconds:.2f} s in all"
-            footer = [all_of_them, table.footer[1]]
+            together = f"{run.confidence * 100:g} % intervals; {seconds:.2f} s in all"
+            footer = [together, table.footer[1]]
             reasons += [f"{line} ({self.label} {value})" for line in table.footer[2:]]
         return Table(header, rows, footer + reasons, right=(0, 2))
 

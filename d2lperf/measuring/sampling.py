@@ -32,9 +32,6 @@ from d2lperf.machine import usable_cores
 from d2lperf.measuring import stats
 from d2lperf.measuring.verdict import Rounds
 
-__all__ = ["ISOLATED_RULES", "RULES", "Instruments", "Plan", "Rules", "Subject", "Turns"]
-__all__ += ["common_plans", "find_interference", "lower_value", "undisturbed", "upper_value"]
-
 
 @dataclass(frozen=True)
 class Instruments:
@@ -86,8 +83,7 @@ RULES = Rules()
 # A rest costs more than a phase, so phases are long, and no phase is repeated for being slow.
 ISOLATED_RULES = Rules(samples=40, settle_s=5e-3, limit_factor=math.inf, rest_s=0.1)
 THREADED = 1.1  # processor time over wall time: from here on several threads are at work
-# Discarded rounds in which this process kept this share of the cores busy are its own doing.
-OWN_SHARE = 0.85
+OWN_SHARE = 0.85  # rounds discarded while this process kept these cores busy are its own doing
 ALONE_S, AGAIN_S = 0.08, 0.1
 CHECK_S = ALONE_S + AGAIN_S / 2  # seconds for each function that the check takes
 
@@ -133,12 +129,12 @@ def _keep_random_state(at_the_end: Callable[..., Any]) -> None:
 class Subject:
     """A function under the clock: the only place where a function is called and timed.
 
-    With `setup`, which prepares the argument, a sample is one call. `first_calls_s`: warm-up calls.
+    With `setup`, which prepares its argument, a sample is one call.
     """
 
     def __init__(self, name: str, fn: Callable, *, setup=None, instruments=None, rules=RULES):
         instruments = instruments or Instruments()
-        self.name, self.first_calls_s = name, []
+        self.name, self.first_calls_s = name, []  # those of the warm-up, one by one
         self._fn, self._setup, self._rules = fn, setup, rules
         self._clock = instruments.clock
         self._ask_torch = instruments.synchronize == "auto"
@@ -262,8 +258,7 @@ class Subject:
             settle, samples = 0, 1
         elif one > rules.medium_s and not self.on_device:
             samples = 3
-        if rules.settle_s:
-            settle = max(settle, round(rules.settle_s / call_s))
+        settle = max(settle, round(rules.settle_s / call_s))
         return Plan(settle, loops, samples, rules.limit_factor * one)
 
     def phase(self, plan: Plan) -> list[float]:
@@ -285,20 +280,14 @@ class Subject:
         return samples
 
 
-def lower_value(samples: list[float]) -> float:
-    """The order statistic at or below the lower quartile: of five the second."""
-    # Not interpolated: with few samples the next higher one is too often a disturbed one.
-    return sorted(samples)[(len(samples) - 1) // 4]
+def phase_values(samples: list[float]) -> tuple[float, float]:
+    """The order statistics at or beyond the quartiles: of five the second and the fourth."""
+    # Not interpolated: with few samples the next one is too often disturbed.
+    ordered, i = sorted(samples), (len(samples) - 1) // 4
+    return ordered[i], ordered[-1 - i]
 
 
-def upper_value(samples: list[float]) -> float:
-    """The order statistic at or above the upper quartile."""
-    return sorted(samples)[-1 - (len(samples) - 1) // 4]
-
-
-def common_plans(
-    subjects: list[Subject], calls_s: dict[str, float], within: float = 2.0
-) -> dict[str, Plan]:
+def common_plans(subjects: list[Subject], calls_s: dict[str, float], within=2.0) -> dict[str, Plan]:
     """Plan all phases; functions of like speed, by the factor `within`, get the very same layout.
 
     A different number of calls is itself a difference: it told copies of one function apart.
@@ -337,8 +326,8 @@ class Turns:
         """Plan the phases, from the estimated seconds of a call by name."""
         self.kept = replace(self.kept, before_s=before_s)
         self.plans = common_plans(self.subjects, calls_s)
-        # What a phase is expected to give. It follows the machine: where a load has come to stay,
-        # its level becomes the plan, and rounds are not discarded for ever.
+        # What a phase is expected to give. It follows the machine, lest a load that has come to
+        # stay have rounds discarded for ever.
         self._recent = {name: deque([call_s], maxlen=5) for name, call_s in calls_s.items()}
         self._quickest_s = dict(calls_s)
 
@@ -387,9 +376,10 @@ class Turns:
             self._in_a_row += 1
             return False
         self._in_a_row, self._patience = 0, max(1.0, 0.9 * self._patience)
-        for name, (first, second) in phases.items():
-            kept.lower_s[name].append((lower_value(first), lower_value(second)))
-            kept.upper_s[name].append((upper_value(first), upper_value(second)))
+        for name, pair in phases.items():
+            lower, upper = zip(*map(phase_values, pair))
+            kept.lower_s[name].append(lower)
+            kept.upper_s[name].append(upper)
         if self.count in self._rules.plan_checks and self._planned_badly():
             # These rounds treated like functions unlike: they do not count.
             kept.discarded.extend([] for _ in range(self.count))
@@ -413,7 +403,7 @@ class Turns:
             # Samples are kept whatever becomes of the round: they are part of the spread.
             self.kept.samples_s[name].extend(taken)
             ran_away = len(taken) < plan.samples
-            value = taken[-1] if ran_away else lower_value(taken)
+            value = taken[-1] if ran_away else phase_values(taken)[0]
             if 0 < value < expected / factor:
                 # The warm-up was over too early: slow first calls that look like a slow function.
                 self._recent[name].clear()
@@ -422,8 +412,7 @@ class Turns:
             self._quickest_s[name] = min(self._quickest_s[name], *taken)
             if ran_away or not 0 < value <= factor * expected:
                 beyond += [name] if name not in beyond else []
-                # The rest of the round cannot count any more. But what the others would take is
-                # needed to make a new plan.
+                # The rest of the round cannot count; but a new plan needs what the others take.
                 if self._in_a_row < 5:
                     break
         return phases, beyond
@@ -466,7 +455,7 @@ def find_interference(turns: Turns) -> str:
         plan = replace(turns.plans[subject.name], limit_s=math.inf)
         ends = clock() + ALONE_S
         while len(values) < 400 and clock() < (ends if len(values) >= 4 else ends + ALONE_S):
-            values.append(lower_value(subject.phase(plan)))
+            values.append(phase_values(subject.phase(plan))[0])
         late = values[len(values) * 3 // 5 :]  # early ones may still suffer from what ran before
         level = alone_s[subject.name] = stats.quartiles(late)[0]
         slow_shares.append(sum(value > RULES.void_factor * level for value in late) / len(late))
@@ -487,10 +476,7 @@ def find_interference(turns: Turns) -> str:
         others = " and ".join(repr(s.name) for s in turns.subjects if s.name != name)
         found = f"{name!r} takes {factor:.1f} times as long in turns with {others} as alone"
     elif stumbling and smooth and 3 * (len(kept.discarded) - lost) >= tries:
-        found = (
-            f"each runs smoothly alone, but in turns {lost} of {count + lost} rounds went far "
-            "beyond their plan"
-        )
+        found = f"each is steady alone, but in turns {lost} of {count + lost} rounds were discarded"
     else:
         return ""
     return (

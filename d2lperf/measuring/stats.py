@@ -9,10 +9,6 @@ from statistics import NormalDist
 
 import numpy as np
 
-__all__ = ["disturbed", "excess_p", "hodges_lehmann", "median", "min_pairs", "quartiles"]
-__all__ += ["quiet_limit", "quiet_rounds", "rank_sum_interval", "signed_rank_interval"]
-__all__ += ["two_levels"]
-
 Pair = tuple[float, float]
 Pairs = Sequence[Pair]
 
@@ -184,8 +180,7 @@ def quiet_rounds(first: Pairs, second: Pairs) -> list[int]:
         raise ValueError(f"both need the same number of rounds: {len(first)}, {len(second)}.")
     if not len(first):
         return []
-    # The geometric mean of two: a function that is 10 % slower in both its phases moves it as much
-    # as the limit.
+    # The geometric mean of two: a function that is 10 % slower moves it as much as the limit.
     means = np.exp(np.log(np.asarray([first, second], dtype=np.float64)).sum(axis=(0, 2)) / 2)
     quiet = np.flatnonzero(means <= quiet_limit(means)[1])
     return quiet.tolist() if quiet.size >= min(16, len(first) / 2) else list(range(len(first)))

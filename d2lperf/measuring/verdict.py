@@ -12,10 +12,6 @@ from d2lperf.formats import format_ratio
 from d2lperf.measuring import stats
 from d2lperf.measuring.stats import Pair, Pairs
 
-__all__ = ["BASELINE", "FASTER", "NOT_DECIDED", "NO_DIFFERENCE", "SLOWER", "Ratio", "Rounds"]
-__all__ += ["Timed", "judge", "least_rounds", "nominal_confidence", "precise", "round_up"]
-__all__ += ["settled"]
-
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no measurable difference"
 NOT_DECIDED, BASELINE = "not decided", "baseline"
 
@@ -26,8 +22,7 @@ LEAST_HALF_WIDTH = 0.0025
 # A function varies by itself where it alone was slow in this share more of the rounds than the
 # other, beyond the chance PROVEN_P. Below SUSPECT_P more rounds are needed.
 LEAST_SHARE, PROVEN_P, SUSPECT_P = 0.05, 0.001, 0.08
-# And where its samples reach this much further above its quiet level than the other's.
-UNSTEADY = 1.1
+UNSTEADY = 1.1  # or where its samples reach this much further above its quiet level
 MOST_ADVISED_S = 600.0
 
 
@@ -72,8 +67,7 @@ class Ratio(Timed):
     """Time of one function relative to another's: interval, verdict and the reason for it.
 
     Attributes:
-        name: the function that the ratio is about.
-        other: the one that it is compared with.
+        name, other: the function that the ratio is about, and the one it is compared with.
         ratio: below 1 where `name` takes less time; nan where nothing was measured.
         low, high: the interval's ends; 0 and inf where there are too few rounds for one.
         verdict: 'faster', 'slower', 'no measurable difference', 'not decided' or 'baseline'.
@@ -284,7 +278,6 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> _Varia
             return None
         key, proven = (name if low > 0 else other), True
         found = "takes now more, now less time from call to call"
-    # The slow level is the median of its disturbed samples.
     level, limit = stats.quiet_limit([v for pair in rounds.lower_s[key] for v in pair])
     slow_s = stats.median([s for s in rounds.samples_s[key] if s > limit] or [level])
     reason = f"{key!r} {'varies' if proven else 'may vary'} by itself: it {found}"

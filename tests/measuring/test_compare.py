@@ -14,7 +14,8 @@ from clocks import FakeClock, in_blocks, neighbour
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2lperf.measuring.compare import ResultsDiffer, compare, measure, sweep
+from d2lperf.measuring.compare import compare, measure, sweep
+from d2lperf.measuring.equality import ResultsDiffer
 from d2lperf.measuring.results import Comparison, Measurement
 from d2lperf.measuring.sampling import Instruments
 

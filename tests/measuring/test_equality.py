@@ -7,8 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from d2lperf.measuring.compare import ResultsDiffer, compare, measure
-from d2lperf.measuring.equality import check_results, difference, snapshot, unfinished
+from d2lperf.measuring.compare import compare, measure
+from d2lperf.measuring.equality import (
+    ResultsDiffer,
+    check_results,
+    difference,
+    snapshot,
+    unfinished,
+)
 
 
 class Foreign:

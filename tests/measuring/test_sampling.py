@@ -22,9 +22,8 @@ from d2lperf.measuring.sampling import (
     Subject,
     Turns,
     common_plans,
-    lower_value,
+    phase_values,
     undisturbed,
-    upper_value,
 )
 
 
@@ -139,8 +138,7 @@ def test_a_phase_that_runs_away_ends_at_once(clock):
 
 def test_the_values_of_a_phase_are_order_statistics():
     cases = ([5.0, 1.0, 3.0, 2.0, 4.0], [3.0, 1.0, 2.0], [7.0])
-    assert [lower_value(x) for x in cases] == [2.0, 1.0, 7.0]
-    assert [upper_value(x) for x in cases] == [4.0, 3.0, 7.0]
+    assert [phase_values(x) for x in cases] == [(2.0, 4.0), (1.0, 3.0), (7.0, 7.0)]
 
 
 # ------------------------------------------------------------------------------------- setup
