@@ -1,10 +1,12 @@
 # The environment is made once in .venv from requirements.lock, and again when that changes.
 #   make lab                          open the notebooks
 #   make test                         everything, the notebooks run strictly
+#   make frameworks [FRAMEWORK=jax]   kernels for the notebooks in frameworks/ (all of them)
 #   make notebooks [NN="00 01"]       execute them again and store their outputs
 #   make lint                         check the style
 # PYTHON=python3.12 chooses another interpreter (make clean first). LAB_ARGS and PYTEST_ARGS are
-# passed on: make lab LAB_ARGS=--no-browser, make test PYTEST_ARGS="tests -k stats".
+# passed on: make lab LAB_ARGS=--no-browser, make test PYTEST_ARGS="tests -k stats". After
+# make frameworks test a kernel that is missing is a failure; make test alone skips its notebook.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -21,14 +23,21 @@ READY := $(VENV)/.ready
 # pip does not report its own newest version.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help lab test notebooks lint lock clean
+.PHONY: help lab test frameworks notebooks lint lock clean
 
 help:
-	@sed -n '2,5s/^# *//p' Makefile
+	@sed -n '2,6s/^# *//p' Makefile
 
 lab: $(READY)
 	cd notebooks && "$(RUN)" -m jupyterlab $(LAB_ARGS) 00-start-here.ipynb
 
+frameworks: $(READY)
+	"$(RUN)" notebooks/kernels.py $(FRAMEWORK)
+
+ifneq ($(filter frameworks,$(MAKECMDGOALS)),)
+export D2LPERF_FRAMEWORKS := $(or $(FRAMEWORK),all)
+test: frameworks
+endif
 test: $(READY)
 	"$(RUN)" -m pytest -n 2 --no-loadscope-reorder $(PYTEST_ARGS)
 

@@ -81,13 +81,27 @@ def pytest_xdist_make_scheduler(config, log):
     return ByScope(config, log)
 
 
+def own_kernel(item):
+    """The framework whose kernel a notebook names; "" where it runs in this interpreter."""
+    name = item.parent.nb.metadata.get("kernelspec", {}).get("name", "")
+    return name.removeprefix("d2lperf-") if name.startswith("d2lperf-") else ""
+
+
 def pytest_collection_modifyitems(items):
     """The notebooks take longest, so they come first, beside the tests."""
     items.sort(key=lambda item: item.path.suffix != ".ipynb")
+    for item in items:
+        if item.path.suffix == ".ipynb" and (framework := own_kernel(item)):
+            from notebooks import kernels
+
+            if reason := kernels.why_skipped(framework):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item):
+    if item.path.suffix == ".ipynb" and item.config.option.nbval_kernel_name is None:
+        item.config.option.nbval_current_env = not own_kernel(item)
     if item.path.suffix != ".ipynb" or "D2LPERF_BUDGET" in os.environ:
         return (yield)
     os.environ["D2LPERF_BUDGET"] = BUDGET  # for the kernel, which starts now

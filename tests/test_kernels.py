@@ -1,0 +1,87 @@
+"""notebooks/kernels.py: which kernels there can be, and what the tests do without one."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from packaging.requirements import Requirement
+
+from notebooks import kernels
+
+ROOT = Path(__file__).parents[1]
+NAMES = kernels.names()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_packages_are_exact(name):
+    lines = kernels.packages(name).read_text(encoding="utf-8").splitlines()
+    wanted = [Requirement(line) for line in lines if not line.startswith("#")]
+    assert wanted
+    assert all(re.fullmatch(r"==[\w.]+", str(r.specifier)) and not r.url for r in wanted)
+    assert sum(line.startswith(kernels.PYTHON) for line in lines) == 1
+
+
+@pytest.mark.parametrize("path", sorted(kernels.FOLDER.glob("*.ipynb")), ids=lambda p: p.stem)
+def test_notebook_names_its_kernel_and_how_to_make_it(path):
+    notebook = nbformat.read(path, as_version=4)
+    name, kernel = path.stem.removeprefix("02-"), notebook.metadata.kernelspec
+    assert name in NAMES and kernel.name == f"d2lperf-{name}"
+    (imports,) = [c.source for c in notebook.cells if c.source.startswith("#@title Imports")]
+    for said in (notebook.cells[0].source, "".join(re.findall(r'"(.*)"', imports))):
+        assert f"make frameworks FRAMEWORK={name}" in said
+        assert kernel.display_name in said
+
+
+def test_mxnet_is_left_out_where_it_cannot_be(capsys, monkeypatch):
+    assert not kernels.unfit("mxnet", version=(3, 11, 7, "final", 0))
+    reason = kernels.unfit("mxnet", version=(3, 12, 0, "final", 0))
+    assert reason == "mxnet needs Python >=3.10, <3.12; this is 3.12.0"
+    monkeypatch.setattr(kernels, "names", lambda folder: ["mxnet"])
+    monkeypatch.setattr(kernels, "unfit", lambda name, folder: reason)
+    monkeypatch.setattr(kernels, "is_there", lambda name: False)
+    assert kernels.main([]) == 0
+    assert capsys.readouterr().out == f"{reason}: left out\n"
+    assert kernels.main(["mxnet"]) == 1
+    assert capsys.readouterr().err.startswith(reason)
+    monkeypatch.setenv(kernels.ASKED, "all")
+    assert kernels.why_skipped("mxnet") == reason
+
+
+def test_an_unknown_framework_is_refused(capsys):
+    assert kernels.main(["caffe"]) == 1
+    assert "there is no framework 'caffe'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "asked, skipped", [("", True), ("other", True), ("all", False), ("other none", False)]
+)
+def test_a_kernel_that_was_asked_for_is_not_skipped(asked, skipped, monkeypatch):
+    monkeypatch.setenv(kernels.ASKED, asked)
+    command = "make frameworks FRAMEWORK=none"
+    assert kernels.why_skipped("none") == skipped * f"no kernel for none: run {command}"
+
+
+@pytest.mark.parametrize(
+    "asked, code, said", [("", 0, "no kernel for none"), ("none", 1, "No such kernel named")]
+)
+def test_a_missing_kernel_is_skipped_or_fails(asked, code, said, tmp_path):
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    spec = {"name": "d2lperf-none", "display_name": "d2lperf: none", "language": "python"}
+    cells = [nbformat.v4.new_code_cell("1 + 1")]
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": spec})
+    nbformat.write(notebook, tmp_path / "a.ipynb")
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", "a.ipynb"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), kernels.ASKED: asked},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+    assert run.returncode == code, run.stdout + run.stderr
+    assert said in run.stdout
