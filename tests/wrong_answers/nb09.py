@@ -1,0 +1,216 @@
+"""Wrong answers to the exercises of notebook 09: each must be found out, with a reason."""
+
+_TWO_RINGS = """\
+def one_way(data, wire, step):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    chunks = data.tensor_split(n)
+    buffer = torch.empty_like(chunks[0])
+    for turn in range(2 * (n - 1)):
+        into = chunks[(rank - step * (turn + 1)) % n]
+        received = buffer[: len(into)] if turn < n - 1 else into
+        out = chunks[(rank - step * turn) % n]
+        works = [wire.send(out, (rank + step) % n), wire.receive(received, (rank - step) % n)]
+        finish(works)
+        if turn < n - 1:
+            into += received
+
+
+"""
+
+WRONG = {
+    "both_ways_s": [
+        # always twice as fast
+        "def both_ways_s(n, nbytes, alpha, beta, own_links):\n"
+        "    return (n - 1) * (alpha + beta * nbytes / n)",
+        # a single link carries twice as much
+        "def both_ways_s(n, nbytes, alpha, beta, own_links):\n"
+        "    return 2 * (n - 1) * (alpha + beta * nbytes / n / 2)",
+        # fewer turns
+        "def both_ways_s(n, nbytes, alpha, beta, own_links):\n"
+        "    turns = (n - 1) if own_links else 2 * (n - 1)\n"
+        "    return turns * (alpha + beta * nbytes / n)",
+        # two workers have two links
+        "def both_ways_s(n, nbytes, alpha, beta, own_links):\n"
+        "    return 2 * (n - 1) * (alpha + beta * nbytes / n / (2 if own_links else 1))",
+    ],
+    "overlapped_s": [
+        # nothing overlaps
+        "def overlapped_s(compute_s, send_s):\n    return sum(compute_s) + sum(send_s)",
+        # everything overlaps
+        "def overlapped_s(compute_s, send_s):\n    return max(sum(compute_s), sum(send_s))",
+        # only the last one is seen
+        "def overlapped_s(compute_s, send_s):\n"
+        "    return sum(compute_s) + (send_s[-1] if send_s else 0)",
+        # all gradients travel at once
+        "def overlapped_s(compute_s, send_s):\n"
+        "    ends = [sum(compute_s[: i + 1]) + s for i, s in enumerate(send_s)]\n"
+        "    return max(ends, default=0)",
+    ],
+    "homes": [
+        # modulo: almost everything moves
+        "def homes(key, servers, copies):\n"
+        "    order = sorted(servers)\n"
+        "    return [order[(key + i) % len(order)] for i in range(copies)]",
+        # depends on the order of the names
+        "def homes(key, servers, copies):\n"
+        "    return [servers[(key + i) % len(servers)] for i in range(copies)]",
+        # always the same servers
+        "def homes(key, servers, copies):\n    return sorted(servers)[:copies]",
+        # the same server twice
+        "import hashlib\n\n\n"
+        "def homes(key, servers, copies):\n"
+        "    best = max(servers, key=lambda s: hashlib.sha256(f'{key} {s}'.encode()).digest())\n"
+        "    return [best] * copies",
+        # a checksum is not random enough: some servers have much more
+        "import zlib\n\n\n"
+        "def homes(key, servers, copies):\n"
+        "    ranked = sorted(servers, key=lambda s: zlib.crc32(f'{key} {s}'.encode()))\n"
+        "    return ranked[:copies]",
+        # random: no two workers agree
+        "import random\n\n\n"
+        "def homes(key, servers, copies):\n"
+        "    return random.sample(servers, copies)",
+    ],
+    "two_way_ring": [
+        # all goes to the right
+        _TWO_RINGS + "def two_way_ring(data, wire):\n    one_way(data, wire, 1)",
+        # one direction after the other
+        _TWO_RINGS + "def two_way_ring(data, wire):\n"
+        "    first, second = data.tensor_split(2)\n"
+        "    one_way(first, wire, 1)\n"
+        "    one_way(second, wire, -1)",
+        # everything in both directions
+        _TWO_RINGS + "def two_way_ring(data, wire):\n"
+        "    other = data.clone()\n"
+        "    one_way(data, wire, 1)\n"
+        "    one_way(other, wire, -1)",
+        # only the first half
+        _TWO_RINGS + "def two_way_ring(data, wire):\n    one_way(data.tensor_split(2)[0], wire, 1)",
+        # the library does it
+        "def two_way_ring(data, wire):\n    dist.all_reduce(data)",
+    ],
+    "compress": [
+        # the largest with their sign
+        "def compress(gradient, left, k):\n"
+        "    total = gradient + left\n"
+        "    places = total.topk(k).indices\n"
+        "    left = total.clone()\n"
+        "    left[places] = 0\n"
+        "    return places, total[places], left",
+        # what was left is forgotten
+        "def compress(gradient, left, k):\n"
+        "    places = gradient.abs().topk(k).indices\n"
+        "    left = gradient.clone()\n"
+        "    left[places] = 0\n"
+        "    return places, gradient[places], left",
+        # chosen without what was left
+        "def compress(gradient, left, k):\n"
+        "    places = gradient.abs().topk(k).indices\n"
+        "    total = gradient + left\n"
+        "    left = total.clone()\n"
+        "    left[places] = 0\n"
+        "    return places, total[places], left",
+        # magnitudes are sent
+        "def compress(gradient, left, k):\n"
+        "    total = gradient + left\n"
+        "    values, places = total.abs().topk(k)\n"
+        "    left = total.clone()\n"
+        "    left[places] = 0\n"
+        "    return places, values, left",
+        # the arguments change
+        "def compress(gradient, left, k):\n"
+        "    left += gradient\n"
+        "    places = left.abs().topk(k).indices\n"
+        "    values = left[places].clone()\n"
+        "    left[places] = 0\n"
+        "    return places, values, left",
+    ],
+    "reduce_while_computing": [
+        # one after the other
+        "def reduce_while_computing(backward, all_reduce):\n"
+        "    gradients = []\n"
+        "    for gradient in backward():\n"
+        "        all_reduce(gradient)\n"
+        "        gradients.append(gradient)\n"
+        "    return gradients",
+        # starts when all are computed
+        "def reduce_while_computing(backward, all_reduce):\n"
+        "    gradients = list(backward())\n"
+        "    for work in [all_reduce(g, async_op=True) for g in gradients]:\n"
+        "        work.wait()\n"
+        "    return gradients",
+        # waits at once
+        "def reduce_while_computing(backward, all_reduce):\n"
+        "    gradients = []\n"
+        "    for gradient in backward():\n"
+        "        all_reduce(gradient, async_op=True).wait()\n"
+        "        gradients.append(gradient)\n"
+        "    return gradients",
+        # never waits
+        "def reduce_while_computing(backward, all_reduce):\n"
+        "    gradients = []\n"
+        "    for gradient in backward():\n"
+        "        all_reduce(gradient, async_op=True)\n"
+        "        gradients.append(gradient)\n"
+        "    return gradients",
+        # waits for the last one only
+        "def reduce_while_computing(backward, all_reduce):\n"
+        "    gradients = []\n"
+        "    for gradient in backward():\n"
+        "        work = all_reduce(gradient, async_op=True)\n"
+        "        gradients.append(gradient)\n"
+        "    work.wait()\n"
+        "    return gradients",
+    ],
+}
+
+ALSO_RIGHT = {
+    "both_ways_s": [
+        "def both_ways_s(n, nbytes, alpha, beta, own_links):\n"
+        "    total = 0.0\n"
+        "    for turn in range(2 * (n - 1)):\n"
+        "        chunk = nbytes / n\n"
+        "        if own_links and n > 2:\n"
+        "            chunk /= 2\n"
+        "        total += alpha + beta * chunk\n"
+        "    return total",
+    ],
+    "homes": [
+        "import hashlib\n\n\n"
+        "def homes(key, servers, copies):\n"
+        "    ranked = sorted(\n"
+        "        servers, key=lambda s: hashlib.sha256(f'{s}/{key}'.encode()).digest()\n"
+        "    )\n"
+        "    return tuple(ranked[:copies])",
+    ],
+    "two_way_ring": [
+        # the halves are the even and the odd places
+        "def two_way_ring(data, wire):\n"
+        "    rank, n = dist.get_rank(), dist.get_world_size()\n"
+        "    halves = [data[::2].clone(), data[1::2].clone()]\n"
+        "    for turn in range(2 * (n - 1)):\n"
+        "        works, arrived = [], []\n"
+        "        for half, step in zip(halves, (1, -1)):\n"
+        "            chunks = half.tensor_split(n)\n"
+        "            into = chunks[(rank - step * (turn + 1)) % n]\n"
+        "            received = torch.empty_like(into)\n"
+        "            works += [\n"
+        "                wire.send(chunks[(rank - step * turn) % n], (rank + step) % n),\n"
+        "                wire.receive(received, (rank - step) % n),\n"
+        "            ]\n"
+        "            arrived.append((into, received))\n"
+        "        for work in works:\n"
+        "            work.wait()\n"
+        "        for into, received in arrived:\n"
+        "            into.copy_(into + received if turn < n - 1 else received)\n"
+        "    data[::2], data[1::2] = halves",
+    ],
+    "compress": [
+        "def compress(gradient, left, k):\n"
+        "    total = (gradient + left).tolist()\n"
+        "    places = sorted(range(len(total)), key=lambda i: -abs(total[i]))[:k]\n"
+        "    values = torch.tensor([total[i] for i in places])\n"
+        "    rest = [0.0 if i in places else x for i, x in enumerate(total)]\n"
+        "    return torch.tensor(places), values, torch.tensor(rest)",
+    ],
+}
