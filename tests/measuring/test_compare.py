@@ -339,6 +339,16 @@ def test_it_is_decided_whatever_the_noise(kind, truth, word):
     assert sorted(seconds)[20] <= 0.75 and max(seconds) <= 4
 
 
+@pytest.mark.parametrize("noise", [0.2, 0.3])
+def test_ten_per_cent_is_found_in_strong_noise(noise):
+    """Sampling that ended after 0.67 s, or 128 rounds, found it in 17 of 24 runs."""
+    for seed in range(12):
+        clock, chance = FakeClock(), random.Random(seed)
+        draw = lambda now, call, c=chance: 1e-3 * math.exp(c.gauss(0, noise))  # noqa: E731
+        functions = {"a": clock.work(draw), "b": clock.work(lambda *at, d=draw: 1.1 * d(*at))}
+        assert fake_compare(clock, functions, seed, progress=False)["b"].verdict == "slower"
+
+
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(("truth", "word"), [(1.0, "no measurable difference"), (1.06, "slower")])
 def test_the_budget_advised_where_noise_is_strong_suffices(seed, truth, word):
