@@ -29,6 +29,8 @@ def lines(x, y, *, xlabel="", ylabel="", log="", yunit="", low=None, high=None, 
             ax.vlines(own, *ends, color=colour, lw=4, alpha=0.4)
     style.frame(ax, xlabel, ylabel)
     style.ticks(ax.xaxis, "x" in log)
+    if "x" not in log and own.dtype.kind in "iu":
+        ax.xaxis.get_major_locator().set_params(integer=True)
     style.ticks(ax.yaxis, "y" in log, yunit)
     if isinstance(y, Mapping):
         style.legend(ax, handles, list(curves))

@@ -48,8 +48,11 @@ def ticks(axis, log, unit=""):
         axis.axes.set(**{f"{axis.axis_name}scale": "log"})
         low, high = axis.get_view_interval()
         subs = (1, 2, 5) if high < 50 * low else (1, 3) if high < 2000 * low else (1,)
+        subs = (1, 1.5, 2, 3, 4, 5, 7) if high < 8 * low else subs
         axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=12))
         axis.set_minor_locator(ticker.NullLocator())
+    elif unit and unit != "s" and axis.axis_name == "x":
+        axis.set_major_locator(ticker.MaxNLocator(5))  # long labels side by side
     if not axis.have_units():  # names instead of numbers keep their ticks
         plain = ticker.FuncFormatter(lambda v, _: quantity(float(v), unit) if unit else f"{v:g}")
         axis.set_major_formatter(ticker.EngFormatter("s") if unit == "s" else plain)
