@@ -291,7 +291,7 @@ def _quiet_s(rounds: Rounds, key: str) -> float:
     times = [v for pair in rounds.lower_s[key] for v in pair]
     if times:
         return stats.quiet_limit(times)[0]
-    return stats.median(rounds.samples_s[key]) if rounds.samples_s[key] else math.nan
+    return stats.median(rounds.samples_s[key] or [0.0]) or math.nan  # a coarse clock shows 0
 
 
 def _advice(rounds: Rounds, found: Sequence[float], margin: float, need: int) -> str:

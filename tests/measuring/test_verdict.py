@@ -146,6 +146,12 @@ def test_no_round_still_gives_the_ratio_of_the_medians():
     assert found.median_s == 2.2 and found.levels_s == {"b": (2.2, 2.2), "a": (2.0, 2.0)}
 
 
+def test_calls_that_a_coarse_clock_does_not_see_have_no_ratio():
+    rounds = Rounds(**{**vars(made([])), "samples_s": {"a": [0.0], "b": [0.0, 0.0]}})
+    found = judge(rounds, "b", "a", refusal="too slow")
+    assert math.isnan(found.ratio) and found.verdict == NOT_DECIDED and "unknown" in repr(found)
+
+
 def test_one_round_gives_a_ratio_and_says_what_is_missing():
     found = judge(made([0.1]), "b", "a")
     assert found.ratio == pytest.approx(math.exp(0.1)) and found.verdict == NOT_DECIDED
