@@ -9,17 +9,16 @@ around this.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import re
 import sys
 import threading
 import warnings
+from importlib.util import find_spec
 from types import ModuleType
 
 import torch
 
-# Names of the book's library that d2lperf passes on: those that chapter 13 uses and that d2lperf
-# does not define itself, and related ones.
+# Names of the book's library that d2lperf passes on: those of chapter 13, and related ones.
 NAMES = (
     *("Accumulator", "Animator", "Residual", "accuracy", "evaluate_accuracy_gpu", "evaluate_loss"),
     *("get_dataloader_workers", "get_fashion_mnist_labels", "linreg", "load_array", "resnet18"),
@@ -27,18 +26,9 @@ NAMES = (
     *("train_ch6", "use_svg_display"),
 )
 
-# The pins of d2l have no wheels for today's Python.
-INSTALL = "pip install --no-deps d2l==1.0.3"
 # What d2l/torch.py imports at its top. pip knows all of them, but PIL, by the same name.
 REQUIREMENTS = ("IPython", "PIL", "matplotlib", "matplotlib_inline", "numpy", "pandas", "requests")
 REQUIREMENTS += ("scipy", "torchvision")
-
-# torchvision's Python code registers shape-only kernels for these operators, which its compiled
-# part declares. That part loads only beside the build of torch it was made for.
-_SCHEMAS = (
-    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
-)
 
 _lock = threading.RLock()
 _book: ModuleType | None = None
@@ -60,8 +50,7 @@ def load() -> ModuleType:
     cannot be called, but what torchvision does in Python works.
 
     Raises:
-        BookNotInstalled: d2l or a package that it imports is not installed; the message names
-            the command that installs it.
+        BookNotInstalled: d2l or a package that it imports is missing; the message says what to do.
         BookImportError: everything is installed, but the import fails.
     """
     global _book
@@ -76,21 +65,15 @@ def load() -> ModuleType:
 
 def installed() -> bool:
     """Return whether d2l and what it imports are installed, without importing any of it."""
-    return all(map(_installed, ("d2l", *REQUIREMENTS)))
-
-
-def _installed(package: str) -> bool:
-    if package in sys.modules:
-        return sys.modules[package] is not None
-    return importlib.util.find_spec(package) is not None
+    return all(map(find_spec, ("d2l", *REQUIREMENTS)))
 
 
 def _check_installed() -> None:
-    absent = [name.replace("PIL", "pillow") for name in REQUIREMENTS if not _installed(name)]
+    absent = [name.replace("PIL", "pillow") for name in REQUIREMENTS if not find_spec(name)]
     commands = [f"pip install {' '.join(absent)}"] if absent else []
-    if not _installed("d2l"):
+    if not find_spec("d2l"):
         absent.insert(0, "d2l")
-        commands.insert(0, INSTALL)
+        commands.insert(0, "pip install --no-deps d2l==1.0.3")
     if absent:
         raise BookNotInstalled(
             f"Needed for the book's library and not installed: {', '.join(absent)}. "
@@ -120,7 +103,9 @@ def _import_book() -> ModuleType:
     # What a failed import leaves behind would be taken for whole modules.
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[name]
+    # torchvision's Python code registers kernels for these operators, which its compiled part
+    # declares. That part loads only beside the build of torch it was made for.
     _declared = torch.library.Library("torchvision", "FRAGMENT")
-    for schema in _SCHEMAS:
-        _declared.define(schema)
+    for name in ("nms", "qnms"):
+        _declared.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     return _import_book()

@@ -56,10 +56,7 @@ def try_gpu(i: int = 0) -> torch.device:
     """Return accelerator `i` if it is there, otherwise the CPU.
 
     Args:
-        i: number of the device, from 0. If another one than 0 is missing, there is a warning.
-
-    Raises:
-        TypeError, ValueError: `i` is not an integer, or it is negative.
+        i: as for `gpu`. If another one than 0 is missing, there is a warning.
     """
     device, there = gpu(i), num_gpus()
     if i < there:
@@ -85,10 +82,7 @@ def synchronize() -> None:
 
 
 def synchronizer() -> Callable[[], None] | None:
-    """Return a function that waits for the accelerators in use now, or None if there are none.
-
-    A timing loop asks once and calls the result for each sample, so a CPU run pays nothing.
-    """
+    """Return a function that waits for the accelerators in use now, or None if there are none."""
     devices = try_all_gpus() if in_use() else []
     if accelerator_type() == "cuda":
         # To synchronise a device without a context would create one: a second, and 100s of MB.

@@ -124,10 +124,7 @@ def machine_card(*, touch: bool) -> Machine:
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use.
-
-    That is the least of all cores, the affinity mask and the container's quota, but at least 1.
-    """
+    """Return how many cores this process may use, by its affinity mask and container's quota."""
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
         cores = len(os.sched_getaffinity(0))

@@ -33,9 +33,8 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
     try:
         body = ast.parse(code).body
     except SyntaxError as error:
-        where = f", line {error.lineno}" if "\n" in code else ""
-        text = (error.text or code).strip()
-        raise UsageError(f"%compare: this is not Python{where}: {text} ({error.msg})") from None
+        where = f"line {error.lineno}: {(error.text or code).strip()}"
+        raise UsageError(f"%compare: this is not Python, {where} ({error.msg})") from None
     functions: dict[str, Callable[[], Any]] = {}
     for node in body:
         name = ast.get_source_segment(code, node) or ""
@@ -47,9 +46,7 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
         elif isinstance(node, ast.Expr):
             expression = node.value
         else:
-            raise UsageError(
-                f"%compare: {name!r} is a statement; put it into a function and compare calls"
-            )
+            raise UsageError(f"%compare: {name!r} is a statement; put it into a function to call")
         copies = 1
         while name in functions:  # the same expression compared with itself
             copies += 1
@@ -110,9 +107,8 @@ class D2lperfMagics(Magics):
         options = _OPTIONS.match(line).group()
         rest = line[len(options) :].strip()
         if re.match(r"--[a-zA-Z]", rest):
-            raise UsageError(
-                f"%compare: cannot read {rest.split(';')[0].strip()!r}; %compare? lists the options"
-            )
+            unread = rest.split(";")[0].strip()
+            raise UsageError(f"%compare: cannot read {unread!r}; %compare? lists the options")
         given = vars(parse_argstring(self.compare, options))
         del given["expressions"]
         functions = contenders(rest if cell is None else f"{rest}\n{cell}", self.shell.user_ns)

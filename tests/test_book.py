@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+import types
 from pathlib import Path
 
 import pytest
@@ -222,7 +223,7 @@ def test_d2l_absent(not_loaded):
 def test_what_the_book_imports_is_absent(not_loaded):
     for name in ("torchvision", "pandas"):
         not_loaded.setitem(sys.modules, name, None)
-    not_loaded.setitem(sys.modules, "d2l", object())
+    not_loaded.setitem(sys.modules, "d2l", types.SimpleNamespace(__spec__="there"))
     with pytest.raises(d2l.BookNotInstalled, match="pip install pandas torchvision") as error:
         book.load()
     assert "not installed: pandas, torchvision." in str(error.value)
