@@ -60,17 +60,13 @@ def measure(
         A `Measurement`, all times in seconds for one call.
 
     Raises:
-        TypeError, ValueError: `fn` or `setup` cannot be called, or a number cannot be.
-        RuntimeError: the clock did not move during a million calls.
-        Exception: whatever `fn` raises (and `KeyboardInterrupt`), with what was measured until
-            then as its attribute `partial` (a `Measurement`).
+        TypeError, ValueError, RuntimeError, Exception: as `compare`; `partial` is a `Measurement`.
 
     >>> measure(lambda: sum(range(100)), budget_s=0.01).name
     'sum(range(100))'
     """
     _check_callable(fn, "fn")
-    _check_options(setup, budget_s)
-    stats.min_pairs(confidence)  # complains about one that cannot be
+    _check_options(setup, budget_s, confidence)
     instruments = instruments or Instruments()
     clock = instruments.clock
     subject = Subject(name or _name_of(fn), fn, setup=setup, instruments=instruments)
@@ -176,16 +172,13 @@ def compare(
     baseline = next(iter(fns)) if baseline is None else baseline
     if baseline not in fns:
         raise ValueError(f"the baseline {baseline!r} is not among the functions {list(fns)}.")
-    _check_options(setup, budget_s, check, rtol, atol)
+    _check_options(setup, budget_s, confidence, check, rtol, atol)
     if margin is None:
         margin = 0.05 if isolated else 0.01
     if not 0 <= margin < 1:
         raise ValueError(f"margin is a fraction such as 0.01 for 1 %, but got {margin!r}.")
-    stats.min_pairs(confidence)  # complains about one that cannot be
     if isolated and instruments is not None:
-        raise ValueError(
-            "isolated=True runs other processes, which cannot use the instruments: leave out one."
-        )
+        raise ValueError("isolated=True: other processes cannot use the instruments; omit one.")
     instruments = instruments or Instruments()
     if seed is not None:
         instruments = replace(instruments, rng=random.Random(seed))
@@ -366,7 +359,8 @@ def _name_of(fn: Callable) -> str:
     return textwrap.shorten(text, 40, placeholder="...") or "function"
 
 
-def _check_options(setup, budget_s, check=True, rtol=None, atol=None) -> None:
+def _check_options(setup, budget_s, confidence, check=True, rtol=None, atol=None) -> None:
+    stats.min_pairs(confidence)  # complains about one that cannot be
     if setup is not None:
         _check_callable(setup, "setup")
     if budget_s is not None and not budget_s > 0:

@@ -111,20 +111,13 @@ def unfinished(result: Any) -> bool:
         result = list(result.values())
     if isinstance(result, (list, tuple)):
         return any(map(unfinished, result))
-    if type(result).__module__.partition(".")[0] == "mxnet":
-        return hasattr(result, "wait_to_read")
     is_ready = getattr(result, "is_ready", lambda: False)
-    return hasattr(result, "block_until_ready") and not is_ready()
+    late = hasattr(result, "block_until_ready") and not is_ready()
+    return late or hasattr(result, "wait_to_read")
 
 
-def check_results(
-    name: str, baseline: str, expected: Any, result: Any, check: Any, rtol=None, atol=None
-) -> None:
-    """Complain where the result of a function is not the one `expected`, the baseline's.
-
-    `check` is True, or a function of the two results: it fails where it returns something false
-    (None is not) or raises.
-    """
+def check_results(name: str, baseline: str, expected, result, check, rtol=None, atol=None) -> None:
+    """Complain where the result of a function is not the one `expected`, the baseline's."""
     cause = None
     if callable(check):
         try:

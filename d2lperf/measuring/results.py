@@ -336,11 +336,8 @@ class Comparison(Shown, Saved):
 
         shared = [n for n in self.names if n in earlier.names and n != self.baseline]
         if self.baseline != earlier.baseline or not shared:
-            found = [f"{run.baseline!r} of {run.names}" for run in (self, earlier)]
-            raise ValueError(
-                "two runs can be compared where they share the baseline and another function, but "
-                f"one has {found[0]}, the other {found[1]}."
-            )
+            found = " and ".join(f"{run.baseline!r} of {run.names}" for run in (self, earlier))
+            raise ValueError(f"two runs must share the baseline and another function: {found}.")
         rows = {}
         for name in shared:
             then, now = earlier[name], self[name]

@@ -21,7 +21,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import repeat
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -190,12 +189,7 @@ class Subject:
         return clock() - start
 
     def warm_up(self, most_s: float = math.inf) -> float:
-        """Call until the times have settled; return the estimated seconds of one call.
-
-        Settled: at least five calls (three slow ones, two of more than half a second), the last
-        three within twice the fastest. At most 60 calls or 0.2 s after the first, and none that
-        would probably end after `most_s` seconds.
-        """
+        """Call until the times settle, for `most_s` or less; return the seconds of one call."""
         rules, calls = self._rules, self.first_calls_s
         if not calls:
             self.call()
@@ -262,15 +256,10 @@ class Subject:
         return Plan(settle, loops, samples, rules.limit_factor * one)
 
     def phase(self, plan: Plan) -> list[float]:
-        """Run one phase; return its samples in seconds for one call.
-
-        One that runs away ends at once: the last of then fewer samples is beyond the limit.
-        """
+        """Run one phase; return the seconds of one call by sample, fewer where one runs away."""
         samples: list[float] = []
-        if plan.settle:
-            took = self.run(plan.settle)
-            if took > plan.limit_s:
-                return [took / plan.settle]
+        if plan.settle and (took := self.run(plan.settle)) > plan.limit_s:
+            return [took / plan.settle]
         while len(samples) < plan.samples:
             took = self.run(plan.loops)
             samples.append(took / plan.loops)
@@ -326,8 +315,7 @@ class Turns:
         """Plan the phases, from the estimated seconds of a call by name."""
         self.kept = replace(self.kept, before_s=before_s)
         self.plans = common_plans(self.subjects, calls_s)
-        # What a phase is expected to give. It follows the machine, lest a load that has come to
-        # stay have rounds discarded for ever.
+        # What a phase is expected to give: it follows a load that has come to stay.
         self._recent = {name: deque([call_s], maxlen=5) for name, call_s in calls_s.items()}
         self._quickest_s = dict(calls_s)
 
@@ -337,10 +325,7 @@ class Turns:
         return len(self.kept.lower_s[self.baseline])
 
     def round_s(self, quickest: bool = False) -> float:
-        """Seconds that a round is expected to take; or with the quickest sample of each so far.
-
-        By the quickest a short function that a neighbour holds up is not taken for a long one.
-        """
+        """Seconds that a round is expected to take, as of late or as the `quickest` so far."""
         calls_s = self._quickest_s if quickest else self._levels()
         rest_s = self._rules.rest_s
         return sum(2 * (rest_s + calls_s[name] * plan.calls) for name, plan in self.plans.items())
@@ -418,11 +403,7 @@ class Turns:
         return phases, beyond
 
     def _planned_badly(self) -> bool:
-        """Whether the rounds so far ask for other plans than the warm-up did; if so, take them.
-
-        A function disturbed in its warm-up looks slow and gets fewer calls in a sample than its own
-        copy, which is enough to tell the two apart.
-        """
+        """Whether rounds ask for other plans than a disturbed warm-up did; if so, take those."""
         kept = self.kept.lower_s.items()
         levels = {name: stats.quartiles(np.ravel(pairs))[0] for name, pairs in kept}
         old, new = self.plans, common_plans(self.subjects, levels)
@@ -437,15 +418,12 @@ class Turns:
 def find_interference(turns: Turns) -> str:
     """Return why no verdict can be given, or "" where each runs alone as it runs in turns.
 
-    Each function is run alone for a while. One that then needs much less time than in turns,
-    or runs smoothly while in turns its rounds are discarded again and again, was held up by the
-    others. To tell that from a load that has just ended, it is run in turns once more.
+    A function that is much faster alone, or smooth while in turns its rounds are discarded, was
+    held up by the others. To tell that from a load that has just ended, turns are run once more.
     """
-    instruments, kept = turns.instruments, turns.kept
-    clock = instruments.clock
+    instruments, kept, clock = turns.instruments, turns.kept, turns.instruments.clock
     lost, count = len(kept.discarded), turns.count
-    # Where functions are in each other's way, their own threads keep all the cores busy. Where
-    # a neighbour has taken a core away, this process gets less than that.
+    # Functions in each other's way keep all the cores busy; beside a neighbour they cannot.
     all_cores = OWN_SHARE * instruments.cores()
     busy = turns.discarded_cpu_s > all_cores * turns.discarded_wall_s
     stumbling = busy and lost >= 4 and 3 * lost >= count + lost
@@ -487,11 +465,8 @@ def find_interference(turns: Turns) -> str:
 
 def _slowed(turns: Turns, alone_s: dict[str, float], since: int) -> tuple[float, str] | None:
     """The factor by which turns slow a function down most, if above 1.3, and the function."""
-    rounds = {name: turns.kept.lower_s[name][since:] for name in alone_s}
-    factors = [
-        (stats.quartiles([min(pair) for pair in pairs])[0] / alone_s[name], name)
-        for name, pairs in rounds.items()
-        if pairs
-    ]
-    worst = max(factors, key=itemgetter(0), default=(0.0, ""))
-    return worst if worst[0] > 1.3 else None
+    if turns.count <= since:
+        return None
+    rounds = {name: list(map(min, turns.kept.lower_s[name][since:])) for name in alone_s}
+    factors = [(stats.quartiles(rounds[name])[0] / alone_s[name], name) for name in rounds]
+    return max((found for found in factors if found[0] > 1.3), default=None)

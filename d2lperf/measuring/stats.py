@@ -24,9 +24,11 @@ def _as_vector(x: Sequence[float], what: str) -> np.ndarray:
     return values
 
 
-def _check_confidence(confidence: float) -> None:
+def _tail(confidence: float) -> float:
+    """The probability beyond either end of an interval."""
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, such as 0.95: {confidence!r}.")
+    return (1 - confidence) / 2
 
 
 def median(x: Sequence[float]) -> float:
@@ -36,8 +38,7 @@ def median(x: Sequence[float]) -> float:
 
 def quartiles(x: Sequence[float]) -> Pair:
     """Return the lower and the upper quartile (linear interpolation)."""
-    low, high = np.percentile(_as_vector(x, "quartiles"), [25, 75])
-    return float(low), float(high)
+    return tuple(np.percentile(_as_vector(x, "quartiles"), [25, 75]).tolist())
 
 
 def _pairwise_means(x: Sequence[float], what: str) -> tuple[int, np.ndarray]:
@@ -76,8 +77,7 @@ def _signed_rank_cdf(n: int) -> np.ndarray:
 
 def min_pairs(confidence: float = 0.95) -> int:
     """Return the least n for which `signed_rank_interval` is finite."""
-    _check_confidence(confidence)
-    return max(1, math.ceil(1 - math.log2(1 - confidence) - 1e-9))
+    return max(1, math.ceil(-math.log2(_tail(confidence)) - 1e-9))
 
 
 def signed_rank_interval(x: Sequence[float], confidence: float = 0.95) -> Pair:
@@ -99,8 +99,7 @@ def signed_rank_interval(x: Sequence[float], confidence: float = 0.95) -> Pair:
     (1.0, 6.0)
     """
     n, means = _pairwise_means(x, "signed_rank_interval")
-    _check_confidence(confidence)
-    tail = (1 - confidence) / 2
+    tail = _tail(confidence)
     if n > 60:
         z = NormalDist().inv_cdf(1 - tail)
         k = math.floor(n * (n + 1) / 4 - z * math.sqrt(n * (n + 1) * (2 * n + 1) / 24))
@@ -135,10 +134,8 @@ def rank_sum_interval(
     of the same distribution but for the shift (Hollander, Wolfe and Chicken, section 4.3).
     """
     a, b = _as_vector(x, "rank_sum_interval"), _as_vector(y, "rank_sum_interval")
-    _check_confidence(confidence)
     differences = np.sort(np.subtract.outer(a, b).ravel())
-    tail = (1 - confidence) / 2
-    k = np.searchsorted(_rank_sum_cdf(a.size, b.size), tail * (1 + 1e-12), side="right")
+    k = np.searchsorted(_rank_sum_cdf(a.size, b.size), _tail(confidence) * (1 + 1e-12), "right")
     return (float(np.median(differences)), *_cut(differences, k))
 
 
@@ -147,8 +144,7 @@ def quiet_limit(x: Sequence[float]) -> Pair:
 
     The level is a low quantile: the 25th percentile of fewer than 32 times, else the 10th, so that
     it is found also where most times are disturbed. The limit lies 10 % above it, or three
-    (five) times as far as the level lies above the 5th (2nd) percentile: for a bell curve that is
-    more than two standard deviations above the centre.
+    (five) times as far as the level lies above the 5th (2nd) percentile.
     """
     logs = np.log(_as_vector(x, "quiet_limit"))
     few = logs.size < 32
@@ -160,8 +156,6 @@ def quiet_limit(x: Sequence[float]) -> Pair:
 def disturbed(first: Pairs, second: Pairs) -> tuple[np.ndarray, np.ndarray]:
     """Tell for each of two functions in which rounds one of its times was above its quiet limit."""
     pairs = [np.asarray(rounds, dtype=np.float64).reshape(-1, 2) for rounds in (first, second)]
-    if not all(p.size for p in pairs):
-        return tuple(np.zeros(len(p), dtype=bool) for p in pairs)
     limits = [quiet_limit(p.ravel()) for p in pairs]
     # Both get the more generous limit, relative to their levels: the counts can be compared.
     most = max(limit / level for level, limit in limits)
@@ -171,10 +165,8 @@ def disturbed(first: Pairs, second: Pairs) -> tuple[np.ndarray, np.ndarray]:
 def quiet_rounds(first: Pairs, second: Pairs) -> list[int]:
     """Return the numbers of the rounds in which two functions together were not far above quiet.
 
-    A neighbour that takes a core away makes some rounds slower. The rule must favour neither
-    function: a limit for each, from its own noisy times, would make a difference. So it looks at
-    the product of a round's four times only, which leaves their ratio symmetric. Where neither
-    half of the rounds nor 16 would be left, all of them count.
+    The rule favours neither: it looks at the product of a round's four times only, which leaves
+    their ratio symmetric. Where neither half of the rounds nor 16 would be left, all count.
     """
     if len(first) != len(second):
         raise ValueError(f"both need the same number of rounds: {len(first)}, {len(second)}.")

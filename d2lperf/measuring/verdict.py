@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import truediv
-from typing import NamedTuple
 
 from d2lperf.formats import format_ratio
 from d2lperf.measuring import stats
@@ -127,24 +126,20 @@ def judge(
 ) -> Ratio:
     """Return the time of `name` relative to `other` with its interval and verdict.
 
-    Compared are quiet levels: what a call takes when nothing disturbs it. 'faster' and 'slower'
-    need an interval that lies beyond the margin, 'no measurable difference' one that holds 1 and
-    reaches no further than three margins (at least 3 %). There is no verdict where one function
-    varies by itself, unless its slow level leads to the same one. `confidence` is that of all
-    `intervals` together, whenever sampling ended; a `refusal` says why there can be no verdict.
+    'faster' and 'slower' need an interval that lies beyond the margin, 'no measurable difference'
+    one that holds 1 and reaches no further than three margins (at least 3 %). `confidence` is that
+    of all `intervals` together; a `refusal` says why there can be no verdict.
     """
     first, second = rounds.lower_s[name], rounds.lower_s[other]
     used = stats.quiet_rounds(first, second)
     quiet = both = {key: (_quiet_s(rounds, key),) * 2 for key in (name, other)}
-    own, word, reason = None, NOT_DECIDED, refusal
-    if name == other:
-        centre, low, high, word, reason = 0.0, 0.0, 0.0, BASELINE, ""
-    else:
+    own, slow_s, proven, why = _variation(rounds, name, other, used)
+    if why:
+        both = quiet | {own: (quiet[own][0], slow_s)}
+    centre, low, high, word, reason = 0.0, 0.0, 0.0, BASELINE, ""
+    if name != other:
         centre, low, high = _interval(first, second, used, confidence, intervals)
-        own = _variation(rounds, name, other, used) if first else None
-    if own:
-        both = quiet | {own.name: (quiet[own.name][0], own.slow_s)}
-    proven = own is not None and own.proven
+        word, reason = NOT_DECIDED, refusal
     if word == NOT_DECIDED and not refusal:
         need = least_rounds(confidence, intervals)
         reason = f"an interval needs {need} rounds, and {len(first)} were measured"
@@ -153,10 +148,10 @@ def judge(
         # A verdict stands that is the same at the quiet levels and at the slow ones.
         ratios = sorted(map(truediv, both[name], both[other]))
         stands = {FASTER: ratios[1] < 1 / (1 + margin), SLOWER: ratios[0] > 1 + margin}
-        if own and not stands.get(word):
-            word, reason = NOT_DECIDED, own.reason
+        if why and not stands.get(word):
+            word, reason = NOT_DECIDED, why
         elif proven:
-            reason = own.reason
+            reason = why
         if word == NOT_DECIDED and not proven:
             reason += _advice(rounds, (centre, low, high), margin, need)
     return Ratio(
@@ -169,7 +164,7 @@ def judge(
         reason=reason,
         rounds=len(used),
         discarded=len(first) - len(used) + len(rounds.discarded),
-        varies=own.name if proven else "",
+        varies=own if proven else "",
         levels_s=both if proven else quiet,
         samples_s=rounds.samples_s[name],
         first_calls_s=rounds.first_calls_s.get(name, []),
@@ -239,23 +234,15 @@ def _percent(log_ratio: float) -> str:
     return f"{value:.2f}" if value < 0.1 else f"{value:.1f}"
 
 
-class _Variation(NamedTuple):
-    """A function that varies by itself: beyond chance (proven), or perhaps."""
+def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> tuple:
+    """Which function varies by itself, its slow level, whether beyond chance, and why ("": none).
 
-    name: str
-    slow_s: float
-    proven: bool
-    reason: str
-
-
-def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> _Variation | None:
-    """Test whether disturbances hit one of two functions only, or one spreads more than the other.
-
-    A neighbour that disturbs the machine hits both alike, in proportion to the time they run:
-    rounds in which only one was slow are then as often the one's as the other's (binomial test;
-    discarded rounds count). A function that has slow calls of its own shows an excess.
+    A neighbour hits both in proportion to the time they run: rounds in which only one was slow,
+    discarded ones too, are as often the one's as the other's (binomial test).
     """
-    keys, kept = (name, other), len(rounds.lower_s[name])
+    keys, kept, none = (name, other), len(rounds.lower_s[name]), ("", math.nan, False, "")
+    if name == other or not kept:
+        return none
     slow = stats.disturbed(*(rounds.upper_s[key] for key in keys))
     alone = [int((slow[i] & ~slow[1 - i]).sum()) for i in (0, 1)]
     alone = [count + rounds.discarded.count([key]) for count, key in zip(alone, keys)]
@@ -275,7 +262,7 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> _Varia
         further = [first[i] - second[i] for i in used]
         low, high = stats.signed_rank_interval(further, nominal_confidence(0.95, 1, len(used)))
         if low <= math.log(UNSTEADY) and high >= -math.log(UNSTEADY):
-            return None
+            return none
         key, proven = (name if low > 0 else other), True
         found = "takes now more, now less time from call to call"
     level, limit = stats.quiet_limit([v for pair in rounds.lower_s[key] for v in pair])
@@ -283,7 +270,7 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> _Varia
     reason = f"{key!r} {'varies' if proven else 'may vary'} by itself: it {found}"
     if proven:
         reason += "; put so many calls into one function that the variation averages out"
-    return _Variation(key, slow_s, proven, reason)
+    return key, slow_s, proven, reason
 
 
 def _quiet_s(rounds: Rounds, key: str) -> float:
