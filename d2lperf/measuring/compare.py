@@ -26,7 +26,7 @@ SHARE = float(os.environ.get("D2LPERF_BUDGET", 1))
 BUDGET_S = 0.5 * SHARE  # of measure
 # Of compare, in seconds for each function: until when precision is improved, for how long a
 # function that varies by itself is looked for, and when sampling ends without a verdict.
-PRECISE_S, WATCH_S, LIMIT_S = 0.3 * SHARE, 0.75 * SHARE, 1.7 * SHARE
+PRECISE_S, WATCH_S, LIMIT_S = 0.3 * SHARE, 0.75 * SHARE, 1.9 * SHARE
 ENOUGH_ROUNDS = 64  # to see whether a function varies by itself
 MOST_SLOW_S = 30.0 * SHARE  # in all, for functions so slow that few rounds fit
 # Rounds after which we look whether the verdicts are known: 2, 3, 4, 6, 8, 12, ...
@@ -282,7 +282,8 @@ class _Run:
         if budget_s is not None:
             return self.began + budget_s
         slow_s = 3 * self.need * self.turns.round_s(quickest=True)
-        return began + max(LIMIT_S * self.shares, min(slow_s, MOST_SLOW_S))
+        after_s = max(WATCH_S * self.shares, min(slow_s, MOST_SLOW_S))
+        return max(self.began + LIMIT_S * self.shares, began + after_s)
 
     def _refuse(self, ends: float, needed_s: float) -> None:
         """Give up before the rounds; say which budget would do."""
