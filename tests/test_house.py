@@ -151,6 +151,20 @@ def test_make_lab_serves_the_notebooks_here_only(environment, tmp_path):
 
 
 @needs_make
+@pytest.mark.parametrize(
+    "goals, asked",
+    [("test", ""), ("frameworks test", "all"), ("frameworks test FRAMEWORK=jax", "jax")],
+)
+def test_make_tells_the_tests_which_kernels_were_asked_for(goals, asked, environment):
+    python = environment / "bin" / "python"
+    python.write_text('#!/bin/sh\necho "$2 asked: $D2LPERF_FRAMEWORKS."\n')
+    # what a make around this one was told must not count
+    arguments = ["FRAMEWORK=", f"VENV={environment}", *goals.split()]
+    run = make(*arguments, env={**os.environ, "D2LPERF_FRAMEWORKS": ""})
+    assert f"pytest asked: {asked}." in run.stdout
+
+
+@needs_make
 def test_make_refuses_an_old_python_in_words(tmp_path):
     old = tmp_path / "python3.8"
     old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "Python 3.8.20" || exit 1\n')
@@ -203,7 +217,7 @@ def test_conda_installs_the_extras():
 
 def test_ci_runs_what_the_readme_says():
     script = ROOT / ".ci" / "run"
-    assert "\nmake test\n" in script.read_text(encoding="utf-8")
+    assert "\nmake frameworks test\n" in script.read_text(encoding="utf-8")
     if os.name == "posix":
         assert os.access(script, os.X_OK)
 
