@@ -15,6 +15,7 @@ import threading
 import time
 from functools import partial
 
+import collectives
 import numpy as np
 import pytest
 import torch
@@ -288,3 +289,11 @@ def test_all_reduces_give_every_worker_the_sum(workers, size):
         for found, of_rank_0 in zip(sums, by_rank[0][1]):
             assert torch.equal(found, of_rank_0), "the same on all workers"
             assert torch.allclose(found, wanted, rtol=1e-12, atol=1e-12)
+
+
+def test_the_benchmark_prints_a_row_for_each_way(monkeypatch, capsys):
+    arguments = ["collectives", "--workers", "2", "--mib", "0", "--launches", "1"]
+    monkeypatch.setattr(sys, "argv", arguments)
+    collectives.main()
+    rows = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert rows[2:] == ["| one server", "| every worker serves", "| ring", "| library"]
