@@ -5,9 +5,7 @@ import gzip
 import hashlib
 import io
 import json
-import os
 import re
-import subprocess
 import sys
 import threading
 import types
@@ -15,12 +13,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from fresh import run_fresh
 from torch import nn
 
 import d2lperf as d2l
 from d2lperf import book, data
-
-ROOT = Path(__file__).parent.parent
 
 # What the PyTorch cells of the book's chapter 13 take from its library.
 CHAPTER = [
@@ -45,15 +42,9 @@ CHAPTER = [
 needs_book = pytest.mark.skipif(not book.installed(), reason="the book's library is not installed")
 
 
-def python(code: str, path: Path | None = None, **env: str) -> subprocess.CompletedProcess:
-    """Run code in a fresh process; packages in `path` come before the installed ones."""
-    places = [str(p) for p in (path, ROOT) if p]
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(places), "MPLBACKEND": "agg", **env}
-    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
-
-
-def printed(code: str, path: Path | None = None, **env: str):
-    done = python(code, path, **env)
+def printed(code: str, *folders: Path, **env: str):
+    """What code prints in a fresh process; packages in `folders` come before installed ones."""
+    done = run_fresh(code, *folders, MPLBACKEND="agg", **env)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return json.loads(done.stdout.splitlines()[-1])

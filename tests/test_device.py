@@ -1,19 +1,15 @@
 """Devices, on machines with no, one and several accelerators of any kind."""
 
 import json
-import os
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
 import pytest
 import torch
 import toy_device
+from fresh import run_fresh
 
 from d2lperf import device
-
-ROOT = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -117,13 +113,7 @@ print(json.dumps([d2lperf.num_gpus(), str(d2lperf.try_gpu()), len(d2lperf.try_al
 @pytest.mark.skipif(not toy_device.supported(), reason="this torch has no hooks in Python")
 @pytest.mark.parametrize(("count", "rung"), [(1, "one GPU"), (2, "several GPUs")])
 def test_an_accelerator_that_torch_knows_nothing_of(count, rung):
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
-    run = subprocess.run(
-        [sys.executable, "-c", TOY.format(count=count)],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-    )
+    run = run_fresh(TOY.format(count=count), Path(__file__).parent)
     assert run.returncode == 0, run.stderr
     names = [f"Toy {i}, 8 GiB" for i in range(count)]
     found = json.loads(run.stdout.splitlines()[-1])

@@ -3,28 +3,19 @@
 import importlib
 import inspect
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from fresh import run_fresh
 
 import d2lperf
 
-ROOT = Path(__file__).parent.parent
 HEAVY = ["matplotlib", "pandas", "IPython", "d2l", "sklearn", "torchvision", "scipy", "networkx"]
 HEAVY += ["cloudpickle", "psutil", "tqdm", "requests", "pooch"]
 
 
 def run(code: str) -> str:
-    """Run code in a fresh process, where this package can be imported, and give what it prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    """Run code in a fresh process and give what it prints."""
+    done = run_fresh(code)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 import strict_runs as strict
 from clocks import FakeClock
+from fresh import run_fresh
 
 from d2lperf import compare
 
@@ -103,13 +102,13 @@ def test_claims_are_noted_where_it_is_asked(monkeypatch, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("share", "budget_s"), [(None, 0.5), ("0.3", 0.15)])
-def test_default_budgets_are_shortened_by_one_setting(share, budget_s):
-    environment = {k: v for k, v in os.environ.items() if k != "D2LPERF_BUDGET"}
-    environment |= {"D2LPERF_BUDGET": share} if share else {}
+def test_default_budgets_are_shortened_by_one_setting(share, budget_s, monkeypatch):
+    if share:
+        monkeypatch.setenv("D2LPERF_BUDGET", share)
+    else:
+        monkeypatch.delenv("D2LPERF_BUDGET", raising=False)
     code = (
         "import d2lperf, inspect; print(inspect.signature(d2lperf.measure).parameters['budget_s'])"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    run = run_fresh(code)
     assert run.stdout == f"budget_s: 'float' = {budget_s}\n"

@@ -1,11 +1,10 @@
 """What holds for every function that draws."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from fresh import run_fresh
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from matplotlib import pyplot as plt
@@ -39,8 +38,7 @@ def shown(ax):
 
 def test_importing_the_package_imports_no_matplotlib():
     code = "import sys, d2lperf.plotting; print({'matplotlib', 'networkx'} & set(sys.modules))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == "set()\n"
+    assert run_fresh(code).stdout == "set()\n"
 
 
 def test_draws_into_the_axes_it_is_given_and_returns_them(draw):

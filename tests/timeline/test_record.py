@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 import toy_device
+from fresh import run_fresh
 from profiler_events import DEVICE, PID, event
 
 from d2lperf.timeline import Timeline, TimelineError, record
@@ -35,15 +36,14 @@ def nothing_stays():
     assert hooks() == before
 
 
-def run(program, **options):
-    """Run a program in a Python of its own."""
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, sys.path)])
+def run(program):
+    """Run a program in a Python of its own, from its first import to its end."""
+    path = os.pathsep.join(filter(None, sys.path))
     return subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
         timeout=120,
         env={**os.environ, "PYTHONPATH": path},
-        **options,
     )
 
 
@@ -277,7 +277,7 @@ def test_record_inside_record_is_refused():
 
 def test_a_function_that_profiles_itself_is_refused():
     """In a process of its own, since torch can crash here."""
-    done = run(
+    done = run_fresh(
         """
 import torch
 from d2lperf.timeline import TimelineError, record
@@ -292,8 +292,7 @@ try:
 except TimelineError as error:
     print("used a profiler itself" in str(error))
 print(record(lambda: torch.ones(3)).lanes)
-""",
-        text=True,
+"""
     )
     assert done.stdout == "True\n['main thread']\n", done.stderr
 
@@ -422,7 +421,7 @@ def test_a_timeline_of_events_starts_at_the_call():
 @pytest.mark.parametrize("count", [1, 2])
 def test_an_accelerator_of_any_kind_is_asked_for(count):
     """The profiler records PrivateUse1 devices where there are some, and none crashes it."""
-    done = run(
+    done = run_fresh(
         f"""
 import torch, toy_device
 from types import SimpleNamespace as Says
@@ -443,7 +442,7 @@ call = Says(**vars(event))
 call.name, call.device_type = lambda: CALL, lambda: torch.autograd.DeviceType.CPU
 print(timeline_of([call, event], dict()).devices)
 """,
-        text=True,
+        Path(__file__).parents[1],
     )
     assert done.stdout == "True ['main thread'] ['CPU']\n['toy:1']\n", done.stderr
 

@@ -1,0 +1,86 @@
+"""Programs in a process of their own that has imported torch, which takes seconds each time.
+
+On Linux one server imports torch and is forked for each program, which is in the fork what it is
+in a new Python: the module `__main__`, with its own variables and folders of imports. Only what
+Python does at its end is left out.
+"""
+
+import atexit
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import traceback
+from functools import lru_cache
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[1]
+
+
+def run_fresh(program, *folders, **variables):
+    """Run a program as `python -c` does, and return the same as `subprocess.run`.
+
+    Modules are taken from the given folders first; `variables` are added to the environment's.
+    """
+    path = [*map(str, folders), str(ROOT)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **variables}
+    if sys.platform != "linux":  # elsewhere torch may not be forked
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, env=env, capture_output=True, text=True)
+    with tempfile.TemporaryDirectory() as folder:
+        order = {"program": program, "path": path, "env": env, "cwd": os.getcwd(), "out": folder}
+        print(json.dumps(order), file=server().stdin, flush=True)
+        code = int(server().stdout.readline())
+        said = [Path(folder, stream).read_text(encoding="utf-8") for stream in ("1", "2")]
+    return subprocess.CompletedProcess(program, code, *said)
+
+
+@lru_cache
+def server():
+    """The process that is forked; it ends with its standard input."""
+    process = subprocess.Popen(
+        [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    atexit.register(process.communicate)
+    return process
+
+
+def serve():
+    import torch  # noqa: F401
+
+    gc.freeze()
+    for order in map(json.loads, sys.stdin):
+        pid = os.fork()
+        if pid == 0:
+            os._exit(work(**order))
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+def work(program, path, env, cwd, out):
+    """Run the program in the fork and return its exit status."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    for stream in (1, 2):
+        os.dup2(os.open(f"{out}/{stream}", os.O_WRONLY | os.O_CREAT), stream)
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    sys.path[:1] = ["", *path]
+    sys.modules["__main__"] = main = ModuleType("__main__")
+    try:
+        exec(compile(program, "<string>", "exec"), vars(main))
+        return 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    serve()
