@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from sessions import run_pytest
 
 import d2lperf
 
@@ -110,7 +111,14 @@ def test_make_alone_says_what_there_is():
 
 @needs_make
 def test_make_hands_arguments_to_pytest(environment):
-    run = make("test", f"VENV={environment}", "PYTEST_ARGS=--version --version -p no:cacheprovider")
+    run = make(
+        *("test", f"VENV={environment}", "PYTEST_ARGS=--version --version -p no:cacheprovider"),
+        env={
+            **os.environ,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTEST_PLUGINS": "xdist.plugin",
+        },
+    )
     assert run.returncode == 0, run.stderr
 
 
@@ -252,15 +260,12 @@ def test_a_session_that_leaves_something_behind_fails(source, told, tmp_path):
     (root / "README.md").touch()
     shutil.copy(ROOT / "conftest.py", root)
     (tmp_path / "test_it.py").write_text(source)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:nbval"]
     # only that conftest.py, as a plugin: the tests stand elsewhere
-    run = subprocess.run(
-        [*command, "-p", "conftest", "--rootdir", str(tmp_path), str(tmp_path / "test_it.py")],
+    run = run_pytest(
+        *("-q", "-p", "conftest", "--rootdir", str(tmp_path), str(tmp_path / "test_it.py")),
         cwd=root / "notebooks",
-        env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
+        PYTHONPATH=str(root),
+        PYTHONDONTWRITEBYTECODE="1",
     )
     assert run.returncode == (1 if told else 0), run.stdout + run.stderr
     lines = [x for x in run.stdout.splitlines() if x.startswith("NOT TIDY")]
@@ -290,13 +295,11 @@ def test_a_session_that_leaves_a_process_behind_fails(tmp_path):
     (root / "notebooks").mkdir(parents=True)
     shutil.copy(ROOT / "conftest.py", root)
     (tmp_path / "test_it.py").write_text(ORPHAN)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    run = subprocess.run(
-        [*command, "-p", "no:nbval", "-p", "conftest", str(tmp_path / "test_it.py")],
+    run = run_pytest(
+        *("-q", "-p", "conftest", str(tmp_path / "test_it.py")),
         cwd=root / "notebooks",
-        env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True,
-        text=True,
+        PYTHONPATH=str(root),
+        PYTHONDONTWRITEBYTECODE="1",
     )
     told = re.search(r"^NOT TIDY - processes left running: (\d+): \S", run.stdout, re.M)
     assert told, run.stdout + run.stderr

@@ -1,15 +1,13 @@
 """notebooks/kernels.py: which kernels there can be, and what the tests do without one."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 from packaging.requirements import Requirement
+from sessions import run_pytest
 
 from notebooks import kernels
 
@@ -75,13 +73,6 @@ def test_a_missing_kernel_is_skipped_or_fails(asked, code, said, tmp_path):
     cells = [nbformat.v4.new_code_cell("1 + 1")]
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": spec})
     nbformat.write(notebook, tmp_path / "a.ipynb")
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-ra", "-p", "no:cacheprovider", "a.ipynb"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), kernels.ASKED: asked},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-    )
+    run = run_pytest("-ra", "a.ipynb", cwd=tmp_path, plugins=["nbval"], **{kernels.ASKED: asked})
     assert run.returncode == code, run.stdout + run.stderr
     assert said in run.stdout

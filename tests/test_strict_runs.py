@@ -80,8 +80,9 @@ def test_an_unknown_notebook_is_told(tmp_path):
         strict.chosen(["77"], tmp_path)
 
 
-def test_the_strict_run_is_the_tests_own(tmp_path):
+def test_the_strict_run_is_the_tests_own(tmp_path, monkeypatch):
     """A notebook that is not there fails, with pytest's own words."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take seconds
     passed, said, claims = strict.strictly(tmp_path / "77-none.ipynb")
     assert not passed and "77-none.ipynb" in said and claims == []
 
