@@ -1,5 +1,6 @@
 """What every pytest run needs, from whichever folder it starts: nbval runs notebooks strictly."""
 
+import gc
 import os
 import signal
 import time
@@ -25,8 +26,14 @@ os.environ.setdefault("D2LPERF_STRICT", "1")
 os.environ["TQDM_DISABLE"] = "1"
 os.environ.pop("MPLBACKEND", None)
 # In the tests' kernels default budgets of compare and measure are multiplied by this.
-# benchmarks/strict_runs.py sets 1.
+# benchmarks/strict_runs.py sets 1, and with it all is as in a reader's kernel.
 BUDGET = "0.3"
+if "D2LPERF_BUDGET" not in os.environ:
+    # Threads that wait for each other sleep. By default they would keep a core busy, which the
+    # thread that is waited for may need: the tests run beside it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Inductor takes the processor's word for its vector operations, without compiling a trial.
+    os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 BEFORE, PROBLEMS = pytest.StashKey[set](), pytest.StashKey[list]()
 OUTER = pytest.StashKey[str | None]()
@@ -35,6 +42,7 @@ PATIENCE_S = 10.0  # for what is about to end
 
 
 def pytest_configure(config):
+    gc.disable()  # until all tests are collected: little of what they import is garbage
     # A shell without job control starts background jobs with SIGINT ignored, and their children
     # inherit that: tests of the stop button would fail.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -64,14 +72,14 @@ def pytest_collect_file(file_path, parent):
 
 
 def scope(nodeid):
-    """What runs in one process and in order: all notebooks, or one file of tests."""
+    """What runs in one process and in order: the course's notebooks; any other file by itself."""
     file = nodeid.partition("::")[0]
-    return "notebooks" if file.endswith(".ipynb") else file
+    return "notebooks" if fnmatch(file, "notebooks/[0-9]*.ipynb") else file
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """For `pytest -n 2`: two notebooks at once would disturb each other's measurements."""
+    """For `pytest -n 2`: two lessons at once would disturb each other's measurements."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByScope(LoadScopeScheduling):
@@ -88,14 +96,19 @@ def own_kernel(item):
 
 
 def pytest_collection_modifyitems(items):
-    """The notebooks take longest, so they come first, beside the tests."""
-    items.sort(key=lambda item: item.path.suffix != ".ipynb")
+    """The course takes longest, so it comes first, beside the tests; studies fill what is left."""
+    items.sort(key=lambda item: (scope(item.nodeid) != "notebooks", item.path.suffix == ".ipynb"))
     for item in items:
         if item.path.suffix == ".ipynb" and (framework := own_kernel(item)):
             from notebooks import kernels
 
             if reason := kernels.why_skipped(framework):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish():
+    gc.enable()
+    gc.freeze()  # what is there stays, so that looking for garbage takes no time with each test
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
