@@ -6,25 +6,32 @@ import os
 import re
 import subprocess
 import sys
+from contextlib import ExitStack
+from functools import lru_cache
 from pathlib import Path
 
 import nbformat
 import pytest
 import torch
+from nodes import ADDRESSES, end, skip_without_nodes, two_nodes
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 SINGLE, DDP = NOTEBOOKS / "train_single.py", NOTEBOOKS / "train_ddp.py"
 NOTEBOOK = NOTEBOOKS / "08-multi-gpu-concise.ipynb"
 NETWORK_SHOWN = " # Residual, resnet18 and digits: the network and the data, shown in section 2"
+PORT = 29517  # nobody else is in the namespace
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
 
-def shorter(script, folder, epochs):
-    """A copy of a script that trains for fewer epochs."""
-    text, found = re.subn(
-        r"(?m)^EPOCHS, (.*) = \d+, ", rf"EPOCHS, \1 = {epochs}, ", script.read_text()
-    )
-    assert found == 1
+def shorter(script, folder):
+    """A copy of a script that trains a narrower network for two epochs."""
+    text = script.read_text()
+    for old, new in [
+        (r"(?m)^EPOCHS, (.*) = \d+, ", r"EPOCHS, \1 = 2, "),
+        (r"width=\d+", "width=8"),
+    ]:
+        text, found = re.subn(old, new, text)
+        assert found == 1
     copy = folder / script.name
     copy.write_text(text, encoding="utf-8")
     return copy
@@ -47,9 +54,21 @@ def load(script):
     return module
 
 
-def right_answers(script, folder):
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Runs a script once, shortened: its folder, and what it printed."""
+
+    @lru_cache
+    def trained(script, *launcher):
+        folder = tmp_path_factory.mktemp(script.stem)
+        return folder, run(*launcher, shorter(script, folder), folder=folder)
+
+    return trained
+
+
+def right_answers(script):
     """How many test images the saved network gets right, counted in this process."""
-    module, saved = load(script), torch.load(folder / "digits.pt")
+    module, saved = load(script), torch.load(script.parent / "digits.pt")
     net = module.resnet18().eval()
     net.load_state_dict(saved["net"])
     _, test = module.digits()
@@ -59,16 +78,57 @@ def right_answers(script, folder):
 
 
 @pytest.mark.parametrize("script, launcher", [(SINGLE, []), (DDP, TORCHRUN)], ids=["single", "ddp"])
-def test_it_learns_and_what_it_prints_is_what_it_saves(script, launcher, tmp_path):
-    printed = run(*launcher, shorter(script, tmp_path, epochs=4), folder=tmp_path).splitlines()
-    right, total = right_answers(script, tmp_path)
+def test_it_learns_and_what_it_prints_is_what_it_saves(script, launcher, trained):
+    folder, printed = trained(script, *launcher)
+    right, total = right_answers(folder / script.name)
     assert total % 2 == 1, "an uneven share for one of two processes: padding would be noticed"
-    assert [line.split(":")[0] for line in printed] == [f"epoch {i}" for i in range(1, 5)]
-    assert printed[-1] == f"epoch 4: {right} of {total} right"
-    saved = torch.load(tmp_path / "digits.pt")["accuracy"]
-    assert len(saved) == 4 and saved[-1] == pytest.approx(right / total)
+    first, last = printed.splitlines()
+    assert re.fullmatch(rf"epoch 1: \d+ of {total} right", first)
+    assert last == f"epoch 2: {right} of {total} right"
+    saved = torch.load(folder / "digits.pt")["accuracy"]
+    assert len(saved) == 2 and saved[-1] == pytest.approx(right / total)
     assert saved[-1] > 0.7, "guessing gets a tenth right"
-    assert {path.name for path in tmp_path.iterdir()} == {script.name, "digits.pt"}
+    assert {path.name for path in folder.iterdir()} - {"__pycache__"} == {script.name, "digits.pt"}
+
+
+def test_two_nodes_train_as_two_processes_of_one_machine_do(trained, tmp_path):
+    skip_without_nodes()
+    together, printed = trained(DDP, *TORCHRUN)
+    folders = [tmp_path / "first", tmp_path / "second"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
+    command += [f"--master-addr={ADDRESSES[0]}", f"--master-port={PORT}"]
+    with two_nodes() as nodes, ExitStack() as stack:
+        running = []
+        for rank, ((name, cable), folder) in enumerate(zip(nodes, folders)):
+            folder.mkdir()
+            script = shorter(DDP, folder)
+            program = subprocess.Popen(
+                ["ip", "netns", "exec", name, *command, f"--node-rank={rank}", script.name],
+                env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": cable},
+                cwd=folder,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+            )
+            running.append(program)
+            stack.callback(end, program)
+        said = [said_by(program, seconds=180) for program in running]
+    assert [program.returncode for program in running] == [0, 0], said
+    assert [out for out, _ in said] == [printed, ""], "rank 0 speaks for all"
+    assert not (folders[1] / "digits.pt").exists(), "rank 0 saves for all"
+    found, wanted = (torch.load(folder / "digits.pt") for folder in (folders[0], together))
+    torch.testing.assert_close(found, wanted)
+
+
+def said_by(program, seconds):
+    """What a program printed and complained; where it does not end, what it said until then."""
+    try:
+        return program.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        end(program)
+        out, err = program.communicate()
+        return out, f"{err}\n[ended by the test after {seconds} s]"
 
 
 # --------------------------------------------------------------------------- in the notebook
