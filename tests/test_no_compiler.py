@@ -1,7 +1,6 @@
 """Notebook 02 and its studies on a machine without a C++ compiler: they say so, and all runs."""
 
 import nbformat
-import pytest
 
 from notebooks import build
 
@@ -12,17 +11,20 @@ SAYS = {
 }
 
 
-@pytest.mark.parametrize("name", SAYS)
-def test_without_a_compiler_a_notebook_says_so_and_runs(name, monkeypatch):
+def test_without_a_compiler_the_notebooks_say_so_and_run(monkeypatch):
+    """One after the other in one kernel, each with no variables of those before."""
     # Inductor's own variable, and the notebooks': a name that no file has.
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("D2LPERF_BUDGET", "0.1")
-    path = build.HERE / f"{name}.ipynb"
-    notebook = nbformat.read(path, as_version=4)
+    notebooks = [nbformat.read(build.HERE / f"{name}.ipynb", as_version=4) for name in SAYS]
+    afresh = nbformat.v4.new_code_cell("%reset -f")
+    whole = nbformat.v4.new_notebook()
+    whole.cells = [cell for notebook in notebooks for cell in (*notebook.cells, afresh)]
 
-    build.execute(notebook, path.stem, folder=path.parent)
+    build.execute(whole, "without a compiler")
 
-    outputs = [o for c in notebook.cells if c.cell_type == "code" for o in c.outputs]
-    assert {o.name for o in outputs if o.output_type == "stream"} == {"stdout"}
-    text = "".join(o.text for o in outputs if o.output_type == "stream")
-    assert text.count(SAYS[name]) == 1
+    for notebook, says in zip(notebooks, SAYS.values()):
+        outputs = [o for c in notebook.cells if c.cell_type == "code" for o in c.outputs]
+        assert {o.name for o in outputs if o.output_type == "stream"} == {"stdout"}
+        text = "".join(o.text for o in outputs if o.output_type == "stream")
+        assert text.count(says) == 1
