@@ -9,6 +9,7 @@ import atexit
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,9 +19,10 @@ from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
+PATIENCE_S = 300
 
 
-def run_fresh(program, *folders, **variables):
+def run_fresh(program, *folders, cwd=None, **variables):
     """Run a program as `python -c` does, and return the same as `subprocess.run`.
 
     Modules are taken from the given folders first; `variables` are added to the environment's.
@@ -29,13 +31,26 @@ def run_fresh(program, *folders, **variables):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **variables}
     if sys.platform != "linux":  # elsewhere torch may not be forked
         command = [sys.executable, "-c", program]
-        return subprocess.run(command, env=env, capture_output=True, text=True)
+        return subprocess.run(
+            command, env=env, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S
+        )
     with tempfile.TemporaryDirectory() as folder:
-        order = {"program": program, "path": path, "env": env, "cwd": os.getcwd(), "out": folder}
+        order = {"program": program, "path": path, "env": env, "out": folder}
+        order["cwd"] = str(cwd or os.getcwd())
         print(json.dumps(order), file=server().stdin, flush=True)
         code = int(server().stdout.readline())
         said = [Path(folder, stream).read_text(encoding="utf-8") for stream in ("1", "2")]
     return subprocess.CompletedProcess(program, code, *said)
+
+
+def torchrun(*arguments, **options):
+    """What `torchrun` does with these arguments; its workers are new processes as ever."""
+    command = ["torchrun", *map(str, arguments)]
+    return run_fresh(
+        f"import runpy, sys\nsys.argv = {command}\n"
+        "runpy.run_module('torch.distributed.run', run_name='__main__', alter_sys=True)",
+        **options,
+    )
 
 
 @lru_cache
@@ -61,6 +76,7 @@ def serve():
 
 def work(program, path, env, cwd, out):
     """Run the program in the fork and return its exit status."""
+    signal.alarm(PATIENCE_S)  # ends a program that hangs
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for stream in (1, 2):
         os.dup2(os.open(f"{out}/{stream}", os.O_WRONLY | os.O_CREAT), stream)

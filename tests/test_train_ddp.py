@@ -13,14 +13,15 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
+from fresh import torchrun
 from nodes import ADDRESSES, end, skip_without_nodes, two_nodes
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 SINGLE, DDP = NOTEBOOKS / "train_single.py", NOTEBOOKS / "train_ddp.py"
 NOTEBOOK = NOTEBOOKS / "08-multi-gpu-concise.ipynb"
 NETWORK_SHOWN = " # Residual, resnet18 and digits: the network and the data, shown in section 2"
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 PORT = 29517  # nobody else is in the namespace
-TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
 
 
 def shorter(script, folder):
@@ -37,16 +38,6 @@ def shorter(script, folder):
     return copy
 
 
-def run(*command, folder, seconds=300):
-    done = subprocess.run(
-        [sys.executable, *map(str, command)],
-        cwd=folder, capture_output=True, text=True, timeout=seconds,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def load(script):
     spec = importlib.util.spec_from_file_location(script.stem, script)
     module = importlib.util.module_from_spec(spec)
@@ -59,9 +50,22 @@ def trained(tmp_path_factory):
     """Runs a script once, shortened: its folder, and what it printed."""
 
     @lru_cache
-    def trained(script, *launcher):
+    def trained(script):
         folder = tmp_path_factory.mktemp(script.stem)
-        return folder, run(*launcher, shorter(script, folder), folder=folder)
+        copy = shorter(script, folder)
+        if script == DDP:
+            done = torchrun("--standalone", "--nproc-per-node=2", copy, cwd=folder, **ONE_THREAD)
+        else:
+            done = subprocess.run(
+                [sys.executable, copy],
+                env={**os.environ, **ONE_THREAD},
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=300,
+            )
+        assert done.returncode == 0, done.stderr
+        return folder, done.stdout
 
     return trained
 
@@ -77,9 +81,9 @@ def right_answers(script):
         return (net(images).argmax(1) == labels).sum().item(), len(test)
 
 
-@pytest.mark.parametrize("script, launcher", [(SINGLE, []), (DDP, TORCHRUN)], ids=["single", "ddp"])
-def test_it_learns_and_what_it_prints_is_what_it_saves(script, launcher, trained):
-    folder, printed = trained(script, *launcher)
+@pytest.mark.parametrize("script", [SINGLE, DDP], ids=["single", "ddp"])
+def test_it_learns_and_what_it_prints_is_what_it_saves(script, trained):
+    folder, printed = trained(script)
     right, total = right_answers(folder / script.name)
     assert total % 2 == 1, "an uneven share for one of two processes: padding would be noticed"
     first, last = printed.splitlines()
@@ -93,7 +97,7 @@ def test_it_learns_and_what_it_prints_is_what_it_saves(script, launcher, trained
 
 def test_two_nodes_train_as_two_processes_of_one_machine_do(trained, tmp_path):
     skip_without_nodes()
-    together, printed = trained(DDP, *TORCHRUN)
+    together, printed = trained(DDP)
     folders = [tmp_path / "first", tmp_path / "second"]
     command = [sys.executable, "-m", "torch.distributed.run", "--nnodes=2", "--nproc-per-node=1"]
     command += [f"--master-addr={ADDRESSES[0]}", f"--master-port={PORT}"]
@@ -104,7 +108,7 @@ def test_two_nodes_train_as_two_processes_of_one_machine_do(trained, tmp_path):
             script = shorter(DDP, folder)
             program = subprocess.Popen(
                 ["ip", "netns", "exec", name, *command, f"--node-rank={rank}", script.name],
-                env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": cable},
+                env={**os.environ, **ONE_THREAD, "GLOO_SOCKET_IFNAME": cable},
                 cwd=folder,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

@@ -5,9 +5,13 @@ import subprocess
 import sys
 
 import pytest
+from fresh import torchrun
 
 from d2lperf.machine import usable_cores
 from tests.processes.conftest import ROOT
+
+TWO_HERE = ("--nnodes", "1", "--nproc-per-node", "2", "--rdzv-backend", "c10d")
+TWO_HERE += ("--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1")
 
 SCRIPT = """
 import os, sys
@@ -47,22 +51,10 @@ launch(*{"fails": (fails,), "sleeps": (sleeps,)}[sys.argv[1]], deadline_s=2)
 """
 
 
-def torchrun(script, *arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nnodes", "1", "--nproc-per-node", "2",
-         "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1",
-         str(script), *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )  # fmt: skip
-
-
 def test_the_same_call_runs_in_place(tmp_path):
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
-    run = torchrun(script, str(tmp_path))
+    run = torchrun(*TWO_HERE, script, tmp_path)
     assert run.returncode == 0, run.stderr
     threads = max(1, usable_cores() // 2)
     for rank in "01":
@@ -75,7 +67,7 @@ def test_the_same_call_runs_in_place(tmp_path):
 def test_a_failure_ends_the_script_and_is_told(tmp_path, what, said):
     script = tmp_path / "train.py"
     script.write_text(FAILING)
-    run = torchrun(script, what)
+    run = torchrun(*TWO_HERE, script, what)
     assert run.returncode != 0 and said in run.stderr, run.stderr
 
 

@@ -198,13 +198,13 @@ def test_processes_share_the_clock():
     """What a worker records lies between its start and its end as the parent saw them."""
     parent = Timeline()
     with parent.span("worker lives"):
-        done = run(
-            "import pickle, sys, torch\n"
+        done = run_fresh(
+            "import pickle, torch\n"
             "from d2lperf.timeline import record\n"
             "t = record(lambda: torch.relu(torch.ones(3)), warmup=0)\n"
-            "sys.stdout.buffer.write(pickle.dumps(t))"
+            "print(pickle.dumps(t).hex())"
         )
-    t = Timeline.merge({"parent": parent, "worker": pickle.loads(done.stdout)})
+    t = Timeline.merge({"parent": parent, "worker": pickle.loads(bytes.fromhex(done.stdout))})
     assert t.lanes == ["parent main thread", "worker main thread"]
     whole = t.spans[0]
     assert whole.name == "worker lives" and len(t) > 1
