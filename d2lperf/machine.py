@@ -19,11 +19,7 @@ from d2lperf._version import __version__
 from d2lperf.device import accelerator_type, in_use, num_gpus
 
 CGROUP = Path("/sys/fs/cgroup")
-RUNGS = {
-    "CPU": "This machine is on the CPU rung: threads or processes take the place of GPUs.",
-    "one GPU": "This machine is on the one-GPU rung: CPU processes take the place of several GPUs.",
-    "several GPUs": "This machine is on the top rung: it has several GPUs.",
-}
+RUNGS = "CPU", "one GPU", "several GPUs"
 
 
 @dataclass(frozen=True)
@@ -53,13 +49,8 @@ class Machine:
 
     @property
     def rung(self) -> str:
-        """The step of the ladder: 'several GPUs', 'one GPU' or 'CPU'."""
-        return list(RUNGS)[min(2, len(self.accelerators))]
-
-    @property
-    def rung_sentence(self) -> str:
-        """One sentence that says on which step of the ladder this machine stands."""
-        return RUNGS[self.rung]
+        """What the notebooks run on here: 'several GPUs', 'one GPU' or 'CPU'."""
+        return RUNGS[min(2, len(self.accelerators))]
 
     def to_dict(self) -> dict:
         """Return the card as plain values that JSON can hold."""
@@ -82,7 +73,7 @@ class Machine:
             ("threads", f"{inside} in an operation, {between} between operations"),
             ("system", self.system),
             ("versions", ", ".join(f"{name} {v}" for name, v in self.versions.items())),
-            ("rung", self.rung),
+            ("runs on", self.rung),
         ]
 
     def __str__(self) -> str:
