@@ -26,7 +26,7 @@ SHARE = float(os.environ.get("D2LPERF_BUDGET", 1))
 BUDGET_S = 0.5 * SHARE  # of measure
 # Of compare, in seconds for each function: until when precision is improved, for how long a
 # function that varies by itself is looked for, and when sampling ends without a verdict.
-PRECISE_S, WATCH_S, LIMIT_S = 0.3 * SHARE, 0.75 * SHARE, 1.9 * SHARE
+PRECISE_S, WATCH_S, LIMIT_S = 0.25 * SHARE, 0.75 * SHARE, 1.8 * SHARE
 ENOUGH_ROUNDS = 64  # to see whether a function varies by itself
 MOST_SLOW_S = 30.0 * SHARE  # in all, for functions so slow that few rounds fit
 # Rounds after which we look whether the verdicts are known: 2, 3, 4, 6, 8, 12, ...
@@ -298,7 +298,7 @@ class _Run:
     def _take_rounds(self, budget_s: float | None, show: Callable[[float], None]) -> bool:
         """Fill the time; return whether several threads were at work."""
         turns, began, cpu_clock = self.turns, self.clock(), self.turns.instruments.cpu_clock
-        cpu = cpu_clock()
+        cpu, varied = cpu_clock(), [""] * (len(self.subjects) - 1)
         while True:
             looks = turns.take() and turns.count in LOOKS
             now = self.clock()
@@ -308,7 +308,10 @@ class _Run:
                 run = self.result()
                 ratios = [run[name] for name in run.names if name != run.baseline]
                 narrow = now >= began + PRECISE_S * self.shares or all(map(precise, ratios))
-                if narrow and all(settled(ratio, run.margin) for ratio in ratios):
+                # A neighbour can hit one function alone for a while: it varies if two looks say so.
+                before, varied = varied, [ratio.varies for ratio in ratios]
+                sure = {*varied} <= {"", *before}
+                if narrow and sure and all(settled(ratio, run.margin) for ratio in ratios):
                     return threaded
             ends = self._ends(budget_s, began)
             # Room for the check for thread pools, where there will be one.

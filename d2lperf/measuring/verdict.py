@@ -265,8 +265,10 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> tuple:
             return none
         key, proven = (name if low > 0 else other), True
         found = "takes now more, now less time from call to call"
-    level, limit = stats.quiet_limit([v for pair in rounds.lower_s[key] for v in pair])
-    slow_s = stats.median([s for s in rounds.samples_s[key] if s > limit] or [level])
+    limit = stats.quiet_limit([v for pair in rounds.lower_s[key] for v in pair])[1]
+    samples_s = rounds.samples_s[key]
+    # Times that spread widely without two clusters: the upper quartile stands for the slow ones.
+    slow_s = stats.median([s for s in samples_s if s > limit] or [stats.quartiles(samples_s)[1]])
     reason = f"{key!r} {'varies' if proven else 'may vary'} by itself: it {found}"
     if proven:
         reason += "; put so many calls into one function that the variation averages out"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2lperf.measuring.stats import signed_rank_interval
+from d2lperf.measuring.stats import quartiles, signed_rank_interval
 from d2lperf.measuring.verdict import (
     BASELINE,
     FASTER,
@@ -357,3 +357,14 @@ def test_names_do_not_matter():
     for name, other in itertools.permutations("ab"):
         found = judge(made([0.1] * 16), name, other)
         assert (found.name, found.other) == (name, other)
+
+
+def test_times_that_spread_widely_have_a_slow_level_all_the_same():
+    """Seen: "two levels of same line: 9.57 ms and 9.57 ms"."""
+    steady, spread = [(1e-3, 1e-3)] * 40, np.geomspace(1e-3, 4e-3, 40)
+    lower, upper = [(x, x) for x in spread], [(1.5 * x, 1.5 * x) for x in spread]
+    samples = {"a": [1e-3] * 80, "b": [*spread, *(1.5 * spread)]}
+    pairs = {"a": steady, "b": lower}, {"a": steady, "b": upper}
+    found = judge(Rounds(["a", "b"], "a", *pairs, samples, {}, {"a": 1, "b": 1}), "b", "a")
+    quiet_s, slow_s = found.levels_s["b"]
+    assert found.varies == "b" and slow_s == quartiles(samples["b"])[1] > 1.5 * quiet_s
