@@ -361,7 +361,8 @@ def test_names_do_not_matter():
 
 def test_times_that_spread_widely_have_a_slow_level_all_the_same():
     """Seen: "two levels of same line: 9.57 ms and 9.57 ms"."""
-    steady, spread = [(1e-3, 1e-3)] * 40, np.geomspace(1e-3, 4e-3, 40)
+    spread = np.concatenate([np.geomspace(0.2e-3, 1e-3, 8), np.geomspace(1e-3, 1.3e-3, 32)])
+    steady = [(1e-3, 1e-3)] * 40
     lower, upper = [(x, x) for x in spread], [(1.5 * x, 1.5 * x) for x in spread]
     samples = {"a": [1e-3] * 80, "b": [*spread, *(1.5 * spread)]}
     pairs = {"a": steady, "b": lower}, {"a": steady, "b": upper}
