@@ -9,7 +9,7 @@ from d2lperf.plotting import style
 from d2lperf.plotting.colours import GREY, colours_of
 
 
-def gantt(spans, *, lanes=None, notes=None, length_s=None, ax=None):
+def gantt(spans, *, lanes=None, length_s=None, ax=None):
     """Show what ran when: a row for each lane, a bar for each span; return the axes, in seconds.
 
     The six names on which most time went have a colour, the others are grey. A number after a
@@ -21,7 +21,6 @@ def gantt(spans, *, lanes=None, notes=None, length_s=None, ax=None):
             or more lies inside another one and is drawn below it.
         lanes: the lanes to draw, from the top; by default all, in the order of the spans. If there
             are none, the figure says so.
-        notes: a text at the right of each lane, by lane.
         length_s: seconds along x; by default up to the last end.
     """
     from matplotlib.colors import to_rgb
@@ -41,8 +40,6 @@ def gantt(spans, *, lanes=None, notes=None, length_s=None, ax=None):
     ax.set_xlim(-0.01 * length_s, 1.01 * length_s)
     style.ticks(ax.xaxis, False, "s")
     ax.barh(range(len(lanes)), length_s, height=0.8, color="#F4F4F4", zorder=0)
-    for i, name in enumerate(lanes):
-        style.beside(ax, i, (notes or {}).get(name, ""))
 
     kind = {name: re.sub(r"[\s_#-]+\d+$", "", name) or name for name in dict.fromkeys(names)}
     seconds = Counter()

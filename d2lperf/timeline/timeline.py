@@ -248,7 +248,7 @@ class Timeline:
         return pd.DataFrame(rows, columns=["lane", "device", "spans", "busy_s", "busy_fraction"])
 
     def plot(self, ax=None, *, depth: int | None = 1, lanes=None, length_s: float | None = None):
-        """Draw a row for each lane, with a bar for each span and how busy it was; return the axes.
+        """Draw a row for each lane, with a bar for each span; return the axes.
 
         Args:
             ax: matplotlib's axes to draw into; a new figure by default.
@@ -273,7 +273,6 @@ class Timeline:
                 if depth is None or level < depth
             ],
             lanes=lanes,
-            notes={lane: f"busy {100 * self.busy_fraction(lane):.0f} %" for lane in lanes},
             length_s=(last - zero) / 1e9 if length_s is None else length_s,
             ax=ax,
         )

@@ -429,7 +429,6 @@ def test_plot_draws_outer_spans_from_the_start_of_the_window(monkeypatch):
     spans, rest = drawn(monkeypatch, t)
     assert spans == [("mm", 0, 2, "x", 0), ("b", 2, 1, "y", 0)]
     assert rest["lanes"] == ["x", "y"] and rest["length_s"] == 3
-    assert rest["notes"] == {"x": "busy 67 %", "y": "busy 33 %"}
     spans, rest = drawn(monkeypatch, t, depth=None, lanes=["y", "x"], length_s=9)
     assert [s[4] for s in spans] == [0, 1, 0]
     assert rest["lanes"] == ["y", "x"] and rest["length_s"] == 9
