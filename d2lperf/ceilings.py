@@ -83,7 +83,7 @@ class Ceilings(Shown, Saved):
         foot = [f"{self.device}; threads: {self.machine.torch_threads}"] if self.machine else []
         foot += [f"caches: {sizes}", "Clock rates and what shares the cache may change all of it."]
         return Table(
-            ["", "best", "quartiles of all samples"], rows, foot + self.notes, right=(1, 2)
+            ["", "ceiling", "quartiles of all samples"], rows, foot + self.notes, right=(1, 2)
         )
 
 

@@ -88,18 +88,23 @@ class Roofline:
             ax: where to draw; a new figure by default.
         """
         placed = {n: (f / b, f / s) for n, (f, b, s) in points.items() if min(f, b, s) > 0}
-        peak, curves = self.ceilings.flops["float32"], {}
-        roofs = {"memory": self.ceilings.bandwidth["triad"]}
-        if "cache" in self.ceilings.bandwidth:
-            roofs["cache"] = self.ceilings.bandwidth["cache"]
+        peak, x, y = self.ceilings.flops["float32"], {}, {}
+        found = self.ceilings.bandwidth
+        roofs = {"memory": found["triad"]} | {k: v for k, v in found.items() if k == "cache"}
         xs = [x for x, _ in placed.values()] + [peak / roof for roof in roofs.values()]
         for name, roof in roofs.items():
-            x = [min(xs) / 2, peak / roof, 4 * max(xs)]
-            curves[name] = x, [min(peak, roof * v) for v in x]
-        curves |= {name: ([x], [y]) for name, (x, y) in placed.items()}
-        x, y = ({name: pair[i] for name, pair in curves.items()} for i in (0, 1))
+            x[name] = [min(xs) / 2, peak / roof, 4 * max(xs)]
+            y[name] = [min(peak, roof * v) for v in x[name]]
         words = {"xlabel": "FLOPs for each byte", "ylabel": "rate", "yunit": "FLOP/s"}
-        return plotting.lines(x, y, **words, log="xy", ax=ax)
+        ax = plotting.lines(x, y, **words, log="xy", ax=ax)
+        for name, line in zip(roofs, ax.lines[-len(roofs) :]):
+            line.set(marker="", ls="--" if name == "cache" else "-", label=f"roof of {name}")
+        ax.legend()
+        for name, (a, b) in placed.items():  # a name stands below a point that has one just above
+            below = any(b < d < 4 * b and a / 4 < c < 4 * a for c, d in placed.values())
+            ax.plot([a], [b], "o", color="black", ms=5, zorder=3)
+            plotting.style.note(ax, name, (a, b), (4, -14 if below else 5), color="black")
+        return ax
 
 
 # ---------------------------------------------------------------------------------- explanation

@@ -286,7 +286,7 @@ def predictions_are_scored(notebook, name):
         if kept < len(calls):
             yield f"cell {i}: give the prediction a name, so that it can be scored"
         if any(called(call) == "score" for call in nodes(cell, ast.Call)):
-            scored += cell.source
+            scored += cell.source + "\n"
     for variable, i in bound.items():
         if not re.search(rf"\b{variable}\b", scored):
             yield f"cell {i}: the prediction {variable} is never scored"

@@ -265,6 +265,8 @@ class Timeline:
 
         rows, times, (zero, last) = self._known()
         lanes = list(times if lanes is None else dict.fromkeys(lanes))
+        for lane in lanes:
+            self._times(lane)  # raises for one that is not there
         short = {name: _short(name) for name in {row[0] for row in rows}}
         return plotting.gantt(
             [

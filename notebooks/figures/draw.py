@@ -378,7 +378,7 @@ def parameter_server(ax):
     for x0, servers, title in ((20, one, "one server"), (380, two, "two servers")):
         write(ax, x0 + 160, 20, title, 12, bold=True)
         for s, (name, x) in enumerate(servers):
-            box(ax, x0 + x - 60, 44, 120, 54, name, PURPLE)
+            box(ax, x0 + x - 60, 44, 120, 54, name, GREY)
             for w in range(4):
                 start = x0 + 40 + 80 * w + (12 * s - 6) * (len(servers) > 1), 206
                 arrow(ax, start, (x0 + x - 33 + 22 * w, 98), colour=SOFT, lw=1.2, head="<|-|>")
