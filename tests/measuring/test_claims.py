@@ -226,7 +226,7 @@ def test_the_readers_guess_is_scored_too(capsys):
     made.score(1.89)
     assert capsys.readouterr().out.splitlines() == [
         "8 rows: predicted 1.00, measured 1.89, off by a factor of 1.9",
-        "  your guess 2.00, off by a factor of 1.1",
+        "  your guess 2.00, off by a factor of 1.06",
     ]
     made.guess(1.9)
     assert str(made).endswith("\n  your guess 1.90, right")
