@@ -49,6 +49,22 @@ def vector(*numbers):
     return torch.tensor(numbers, dtype=torch.float32)
 
 
+@pytest.mark.parametrize(
+    ("study", "names"),
+    [
+        ("deeper/09-slow-network", ("others", "finish", "servers", "ring")),
+        ("deeper/09-trees", ("finish", "ring")),
+        ("deeper/09-topology", ("finish",)),
+    ],
+)
+def test_a_study_repeats_the_notebooks_code_unchanged(study, names):
+    copies = shown(study, *names)
+    for name in names:
+        own, copy = getattr(CODE, name).__code__, getattr(copies, name).__code__
+        for part in ("co_code", "co_names", "co_varnames", "co_consts"):
+            assert repr(getattr(own, part)) == repr(getattr(copy, part)), name
+
+
 def at_once(call):
     """The error of a call, which must not take long."""
     begin = time.monotonic()
