@@ -1,8 +1,10 @@
-"""Programs in a process of their own that has imported torch, which takes seconds each time.
+"""Programs in a process of their own, without the seconds that importing torch takes each time.
 
-On Linux one server imports torch and is forked for each program, which is in the fork what it is
-in a new Python: the module `__main__`, with its own variables and folders of imports. Only what
-Python does at its end is left out.
+On Linux a server imports torch once and is forked for each program. In the fork a program is the
+module `__main__`, with environment variables and folders of imports of its own, as in a new Python.
+Two things differ: variables that are read when Python or OpenMP loads (OMP_NUM_THREADS,
+PYTHONHASHSEED, PYTHONWARNINGS) are those of the server, and what Python does at its end is left
+out.
 """
 
 import atexit
@@ -14,12 +16,14 @@ import subprocess
 import sys
 import tempfile
 import traceback
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
 ROOT = Path(__file__).parents[1]
 PATIENCE_S = 300
+CLEARING_S = 60  # torchrun gives its workers 30 s to end before it kills them
 
 
 def run_fresh(program, *folders, cwd=None, **variables):
@@ -37,10 +41,12 @@ def run_fresh(program, *folders, cwd=None, **variables):
     with tempfile.TemporaryDirectory() as folder:
         order = {"program": program, "path": path, "env": env, "out": folder}
         order["cwd"] = str(cwd or os.getcwd())
-        print(json.dumps(order), file=server().stdin, flush=True)
-        code = int(server().stdout.readline())
+        with suppress(BrokenPipeError):
+            print(json.dumps(order), file=server().stdin, flush=True)
+        if not (code := server().stdout.readline()):
+            raise RuntimeError("the server of fresh.py has ended")
         said = [Path(folder, stream).read_text(encoding="utf-8") for stream in ("1", "2")]
-    return subprocess.CompletedProcess(program, code, *said)
+    return subprocess.CompletedProcess(program, int(code), *said)
 
 
 def torchrun(*arguments, **options):
@@ -74,9 +80,17 @@ def serve():
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
 
+def give_up(*_):
+    """End a program that hangs: first by an error, so that torchrun ends its workers too."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(CLEARING_S)
+    raise TimeoutError(f"the program took longer than {PATIENCE_S} s")
+
+
 def work(program, path, env, cwd, out):
     """Run the program in the fork and return its exit status."""
-    signal.alarm(PATIENCE_S)  # ends a program that hangs
+    signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(PATIENCE_S)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for stream in (1, 2):
         os.dup2(os.open(f"{out}/{stream}", os.O_WRONLY | os.O_CREAT), stream)
