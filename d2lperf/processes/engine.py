@@ -38,7 +38,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-_PATIENCE_S = 1.0  # how long a "connection closed" waits for news of who closed it
+_PATIENCE_S = 1.0  # seconds to wait for the real cause after a 'connection closed' error
 _ADVICE = "Return tensors, arrays, numbers and containers of them (compare: or pass check=False)."
 _SERVER_ENDED = "the process that starts the workers has ended. Launch again."
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -54,7 +54,7 @@ _SETTINGS = "default_dtype", "float32_matmul_precision", "deterministic_debug_mo
 
 
 class WorkerError(RuntimeError):
-    """A worker died (`.rank`, by `.signal` or None), or what it gets or returns cannot travel."""
+    """A worker died (`.rank`, by `.signal` or None), or what it gets or returns cannot be sent."""
 
     def __init__(self, text: str, rank: int | None = None, signal: int | None = None):
         super().__init__(text)
@@ -90,7 +90,7 @@ def pack(value: Any, refusal: str = "", advice: str = "", kind: type = WorkerErr
 
 
 def _send(link: Connection, kind: str, packed: Sequence[memoryview] = ()) -> None:
-    with suppress(ConnectionError):  # that the other process died will be heard
+    with suppress(ConnectionError):  # the other process died, which `_step` will notice
         link.send((kind, [len(memory) for memory in packed]))
         for memory in packed:
             while memory:
@@ -185,7 +185,7 @@ def _place(verb: str, frames: Sequence[traceback.FrameSummary]) -> tuple[str, bo
 
 
 def _described(error: BaseException) -> tuple[bytes | None, str, str, str, bool, bool]:
-    """The error (None if it cannot travel), its words, traceback and place; doubtful? late?"""
+    """The error (None if it cannot be sent), its text, traceback and place; doubtful? late?"""
     frames, blob, chain = error.__traceback__, None, [error]
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
         frames = frames.tb_next
@@ -353,7 +353,8 @@ class Crew(AbstractContextManager):
         """The timeout, with the place of each worker; or the cause, if it arrives meanwhile."""
         asked = [w for w in self.workers if w.busy]
         for worker in asked:
-            _send(worker.open["link"], "where")
+            if "link" in worker.open:  # otherwise it is ending, and its death will arrive
+                _send(worker.open["link"], "where")
         end = time.monotonic() + _PATIENCE_S
         while any(w.busy and not w.place for w in asked) and time.monotonic() < end:
             self._step(end - time.monotonic())
@@ -391,7 +392,7 @@ class Crew(AbstractContextManager):
         stream = sys.stdout if name == "out" else sys.stderr
         for line in lines.split(b"\n"):
             if not _GREETING.fullmatch(line):
-                # Of a progress bar, which goes back to the start of its line, what it showed last.
+                # A progress bar returns to the start of its line: show what it showed last.
                 text = line.rstrip(b"\r").rsplit(b"\r", 1)[-1].decode(errors="replace")
                 stream.write(f"[{worker.label}] {text}\n")
         stream.flush()
@@ -433,7 +434,8 @@ class Crew(AbstractContextManager):
         del worker.open[name]
         while "link" in worker.open and worker.open["link"].poll():
             self._on_message(worker, "link")
-        _kill(worker.process.pid)  # what it left behind
+        with suppress(OSError):  # what it left behind; its own number may be a stranger's by now
+            os.killpg(worker.process.pid, signal.SIGKILL)
         if worker.failure is None:
             error = worker.death()
             # A library that loses another rank in a thread of its own aborts, such as NCCL's.

@@ -27,8 +27,8 @@ def _settle_in(name: str, fn: Callable, setup: Callable | None) -> None:
 
 def _act(method: str, *args: Any) -> tuple[Any, list[float], bool]:
     """Runs in a worker: let the subject do something; return what the kernel wants to know."""
-    # One core may be a few per cent faster than another, and a process stays on its core: copies of
-    # a function were told apart by that alone. So each phase starts on a core drawn at random.
+    # One core may be a few per cent faster than another, and a process stays on its core. So two
+    # copies of a function were judged different. Now each phase starts on a core drawn at random.
     if method == "phase":
         with suppress(AttributeError, OSError):  # not every system allows it
             cores = os.sched_getaffinity(0)

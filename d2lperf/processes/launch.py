@@ -47,19 +47,20 @@ def launch(
             device i), or "auto": the second if there is a device for each worker, else gloo.
         threads: threads of torch in each worker. Default: usable cores / workers, at least 1.
         timeout_s: seconds that one collective may wait for the other ranks.
-        deadline_s: seconds that `fn` may take. Default: no limit.
+        deadline_s: seconds that the whole launch may take, not only `fn`. Default: no limit.
         on_report: called as `on_report(rank, value)` for each `report(value)` in a worker.
 
     Under ``torchrun`` (RANK and WORLD_SIZE are set) `fn` is called in place, also on many hosts:
     `workers` is not used, `on_report` gets the values of its own rank, and every rank gets all
     results. The first such call makes the group, with its `backend`, `threads` and `timeout_s`.
+    There is no LaunchTimeout: after `deadline_s` each process prints where it is, and ends.
 
     Raises:
         Exception: what `fn` raised, as it was, with `.rank`, caused by the worker's traceback.
         LaunchTimeout: a collective or the launch took too long. The message says where each rank
             was; `.rank` is the one that the others waited for, if it is one.
-        WorkerError: a worker was killed or left, or its result cannot travel.
-        TypeError, ValueError: an argument cannot be right, or cannot be sent to a worker.
+        WorkerError: a worker was killed or left, or its result cannot be sent.
+        TypeError, ValueError: an argument is invalid, or cannot be sent to a worker.
         NotImplementedError: this system has no fork server (Windows).
 
     >>> import torch.distributed as dist

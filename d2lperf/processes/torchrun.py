@@ -1,4 +1,4 @@
-"""`launch` in processes that are there already: those of torchrun, or of a launch around it."""
+"""How ranks join a group, and `launch` in processes of torchrun, or of a launch around it."""
 
 import atexit
 import faulthandler

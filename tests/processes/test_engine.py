@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -411,6 +412,19 @@ def test_a_killed_worker_is_named_with_the_signal(number):
         run(work, 2)
     assert (caught.value.rank, caught.value.signal) == (1, number)
     assert caught.value.__cause__ is None
+
+
+def test_a_worker_whose_connection_closed_first_is_named_at_the_deadline():
+    with pytest.raises(WorkerError, match="rank 0 was killed"), Crew({"0": "rank 0"}, 1) as crew:
+        crew.give(pack(partial(time.sleep, 60)))
+        crew._close(crew.workers[0], "link")  # the worker hears of it and ends
+        raise crew._too_late("the launch took too long")
+
+
+def test_no_signal_goes_to_the_number_of_a_process_that_has_ended(monkeypatch):
+    sent = []
+    monkeypatch.setattr(os, "kill", lambda *signal: sent.append(signal))
+    assert run(int) == [0] and sent == []
 
 
 @pytest.mark.parametrize("leave", [os._exit, sys.exit])
