@@ -48,7 +48,7 @@ class Instruments:
 class Plan:
     """How a phase of one function is laid out."""
 
-    settle: int  # calls that are not timed, to get used to following another function
+    settle: int  # calls at the start that are not timed: another function ran before
     loops: int  # calls in a sample
     samples: int  # samples in a phase
     limit_s: float  # a settling or a sample that takes longer ends the phase at once
@@ -61,35 +61,35 @@ class Plan:
 
 @dataclass(frozen=True)
 class Rules:
-    """The constants of the method, in seconds; `benchmarks/verdicts.py` is how they were chosen."""
+    """The constants of the method, chosen with `benchmarks/verdicts.py`; `_s`: in seconds."""
 
-    sample_s: float = 0.25e-3
+    sample_s: float = 0.25e-3  # length of a sample
     device_sample_s: float = 2e-3  # it ends with a synchronisation, whose share must stay small
-    samples: int = 5
-    warm_up_most: int = 60
-    medium_s: float = 1e-3
-    slow_s: float = 30e-3
-    most_loops: int = 10**6
-    ticks: int = 10
-    plan_checks: tuple[int, ...] = (3, 8)
-    void_factor: float = 3.0
-    limit_factor: float = 12.0
-    settle_s: float = 0.0
-    rest_s: float = 0.0  # at a change of turn, until the threads of the one before are asleep
+    samples: int = 5  # in a phase
+    warm_up_most: int = 60  # calls of the warm-up
+    medium_s: float = 1e-3  # a longer sample is taken three times in a phase
+    slow_s: float = 30e-3  # and one longer than this once
+    most_loops: int = 10**6  # calls in a sample
+    ticks: int = 10  # steps of a coarse clock that a sample lasts at least
+    plan_checks: tuple[int, ...] = (3, 8)  # numbers of rounds after which plans are checked
+    void_factor: float = 3.0  # a phase this much slower than expected discards its round
+    limit_factor: float = 12.0  # a sample this much longer than planned ends its phase
+    settle_s: float = 0.0  # untimed calls at the start of a phase last this long at least
+    rest_s: float = 0.0  # before another function's phase, until this one's threads are asleep
 
 
 RULES = Rules()
-# A rest costs more than a phase, so phases are long, and no phase is repeated for being slow.
+# A rest takes longer than a usual phase, so phases are long here, and none is cut short.
 ISOLATED_RULES = Rules(samples=40, settle_s=5e-3, limit_factor=math.inf, rest_s=0.1)
-THREADED = 1.1  # processor time over wall time: from here on several threads are at work
-OWN_SHARE = 0.85  # rounds discarded while this process kept these cores busy are its own doing
+THREADED = 1.1  # processor time / wall time above which several threads are at work
+OWN_SHARE = 0.85  # a process that keeps this share of the cores busy disturbs itself
 ALONE_S, AGAIN_S = 0.08, 0.1
 CHECK_S = ALONE_S + AGAIN_S / 2  # seconds for each function that the check takes
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Measure without traces: no collector meanwhile; threads, grad mode, random state put back."""
+    """Keep the garbage collector off; put back threads, grad mode and random state at the end."""
     threads = torch.get_num_threads()
     with ExitStack() as at_the_end:
         # In a thread the generators are left alone: the other threads draw from them meanwhile.
@@ -115,7 +115,7 @@ def _keep_random_state(at_the_end: Callable[..., Any]) -> None:
         return
     module = torch.get_device_module(torch.accelerator.current_accelerator())
     if not getattr(module, "is_initialized", lambda: True)():
-        # Its generators will be seeded like the CPU's when they come to be.
+        # Its generators will be seeded like the CPU's at its first use.
         seed = torch.initial_seed()
         at_the_end(lambda: module.is_initialized() and module.manual_seed_all(seed))
         return
@@ -279,7 +279,7 @@ def phase_values(samples: list[float]) -> tuple[float, float]:
 def common_plans(subjects: list[Subject], calls_s: dict[str, float], within=2.0) -> dict[str, Plan]:
     """Plan all phases; functions of like speed, by the factor `within`, get the very same layout.
 
-    A different number of calls is itself a difference: it told copies of one function apart.
+    With different numbers of calls, two copies of one function were judged different.
     """
     on_device = [subject for subject in subjects if subject.on_device]
     groups: list[list[Subject]] = []
@@ -315,7 +315,7 @@ class Turns:
         """Plan the phases, from the estimated seconds of a call by name."""
         self.kept = replace(self.kept, before_s=before_s)
         self.plans = common_plans(self.subjects, calls_s)
-        # What a phase is expected to give: it follows a load that has come to stay.
+        # The last values of phases: what we expect of the next one follows a load that stays.
         self._recent = {name: deque([call_s], maxlen=5) for name, call_s in calls_s.items()}
         self._quickest_s = dict(calls_s)
 
@@ -325,7 +325,7 @@ class Turns:
         return len(self.kept.lower_s[self.baseline])
 
     def round_s(self, quickest: bool = False) -> float:
-        """Seconds that a round is expected to take, as of late or as the `quickest` so far."""
+        """Expected seconds of a round, from recent times or from the `quickest` so far."""
         calls_s = self._quickest_s if quickest else self._levels()
         rest_s = self._rules.rest_s
         return sum(2 * (rest_s + calls_s[name] * plan.calls) for name, plan in self.plans.items())
@@ -335,7 +335,7 @@ class Turns:
         return {name: stats.median(last) for name, last in self._recent.items()}
 
     def rounds(self) -> Rounds:
-        """What was measured so far; without a sample the calls of the warm-up are the best."""
+        """What was measured so far; calls of the warm-up stand in for samples if there are none."""
         first = {subject.name: subject.first_calls_s for subject in self.subjects}
         samples = {name: self.kept.samples_s[name] or s[1:] or s for name, s in first.items()}
         loops = {name: plan.loops for name, plan in self.plans.items()}
@@ -346,7 +346,7 @@ class Turns:
         if self._in_a_row >= 6 or self._outdated:
             # So many in a row are no accident: the functions, or the machine, have changed.
             self.plans = common_plans(self.subjects, self._levels(), within=4.0)
-            # Where times jump all the time that is how this machine is: allow for more.
+            # If this happens again and again, times jump on this machine: allow for more.
             self._patience *= 1 if self._outdated else 2
             self._in_a_row, self._outdated = 0, False
         clock, cpu_clock = self.instruments.clock, self.instruments.cpu_clock
@@ -366,7 +366,7 @@ class Turns:
             kept.lower_s[name].append(lower)
             kept.upper_s[name].append(upper)
         if self.count in self._rules.plan_checks and self._planned_badly():
-            # These rounds treated like functions unlike: they do not count.
+            # In these rounds functions of similar speed had different plans, so we discard them.
             kept.discarded.extend([] for _ in range(self.count))
             for name in phases:
                 kept.lower_s[name].clear()
@@ -385,7 +385,7 @@ class Turns:
             factor = self._rules.void_factor * self._patience
             taken = subject.phase(replace(plan, limit_s=plan.limit_s * self._patience))
             phases[name].append(taken)
-            # Samples are kept whatever becomes of the round: they are part of the spread.
+            # We keep the samples of discarded rounds, too: they are part of the spread.
             self.kept.samples_s[name].extend(taken)
             ran_away = len(taken) < plan.samples
             value = taken[-1] if ran_away else phase_values(taken)[0]
@@ -397,13 +397,13 @@ class Turns:
             self._quickest_s[name] = min(self._quickest_s[name], *taken)
             if ran_away or not 0 < value <= factor * expected:
                 beyond += [name] if name not in beyond else []
-                # The rest of the round cannot count; but a new plan needs what the others take.
+                # The round is discarded. But before a new plan we need the times of all functions.
                 if self._in_a_row < 5:
                     break
         return phases, beyond
 
     def _planned_badly(self) -> bool:
-        """Whether rounds ask for other plans than a disturbed warm-up did; if so, take those."""
+        """Whether the rounds call for other plans than the warm-up did; if so, use the new ones."""
         kept = self.kept.lower_s.items()
         levels = {name: stats.quartiles(np.ravel(pairs))[0] for name, pairs in kept}
         old, new = self.plans, common_plans(self.subjects, levels)
@@ -416,14 +416,14 @@ class Turns:
 
 
 def find_interference(turns: Turns) -> str:
-    """Return why no verdict can be given, or "" where each runs alone as it runs in turns.
+    """Return why no verdict can be given, or "" if each function runs alone as it does in turns.
 
-    A function that is much faster alone, or smooth while in turns its rounds are discarded, was
-    held up by the others. To tell that from a load that has just ended, turns are run once more.
+    The functions disturb each other if one is much faster alone, or if all are steady alone but
+    many rounds are discarded. A load that has just ended looks the same, so we take more rounds.
     """
     instruments, kept, clock = turns.instruments, turns.kept, turns.instruments.clock
     lost, count = len(kept.discarded), turns.count
-    # Functions in each other's way keep all the cores busy; beside a neighbour they cannot.
+    # Functions that disturb each other keep all cores busy; beside a neighbour they cannot.
     all_cores = OWN_SHARE * instruments.cores()
     busy = turns.discarded_cpu_s > all_cores * turns.discarded_wall_s
     stumbling = busy and lost >= 4 and 3 * lost >= count + lost
@@ -432,7 +432,7 @@ def find_interference(turns: Turns) -> str:
         values: list[float] = []
         plan = replace(turns.plans[subject.name], limit_s=math.inf)
         ends = clock() + ALONE_S
-        while len(values) < 400 and clock() < (ends if len(values) >= 4 else ends + ALONE_S):
+        while not values or (len(values) < 400 and clock() < ends + ALONE_S * (len(values) < 4)):
             values.append(phase_values(subject.phase(plan))[0])
         late = values[len(values) * 3 // 5 :]  # early ones may still suffer from what ran before
         level = alone_s[subject.name] = stats.quartiles(late)[0]

@@ -6,7 +6,9 @@ import random
 import sys
 import threading
 import types
-from itertools import pairwise, repeat
+from dataclasses import replace
+from functools import partial
+from itertools import count, pairwise, repeat
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from d2lperf.measuring.sampling import (
     Subject,
     Turns,
     common_plans,
+    find_interference,
     phase_values,
     undisturbed,
 )
@@ -217,6 +220,14 @@ def test_a_discarded_round_names_who_ran_beyond_the_plan(clock):
     assert found.discarded == [["b"]]
     assert len(found.lower_s["a"]) == len(found.upper_s["b"]) == 11
     assert found.rounds_s == pytest.approx(clock.now)
+
+
+def test_the_check_for_interference_times_each_function_even_if_the_process_was_stopped(clock):
+    rounds = turns(clock, {name: clock.work(1e-3) for name in "ab"})
+    assert rounds.take()
+    late = replace(rounds.instruments, clock=partial(next, count(0.0, 10.0)))  # 10 s a reading
+    rounds.instruments = late
+    assert find_interference(rounds) == ""
 
 
 @pytest.mark.parametrize("factor", [5, 20, 200])
