@@ -1,4 +1,4 @@
-"""What was measured: hold it, show it, save it. Verdicts come from `d2lperf.measuring.verdict`."""
+"""Results: hold, show and save them. `Ratio`, `Rounds` and `Timed` are in `measuring.verdict`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from d2lperf.measuring.verdict import BASELINE, FASTER, NOT_DECIDED, Ratio, Roun
 class Saved:
     """A dataclass that is written to a JSON file and read back, by other versions too."""
 
-    # How fields are made of the plain values in a file, where they are not plain themselves.
+    # Name of a field -> function that makes it from the plain value in a file.
     made_by: ClassVar[dict[str, Callable]] = {}
 
     def save(self, path: str | Path) -> None:
@@ -50,7 +50,7 @@ class Saved:
 
     @classmethod
     def made_of(cls, values: dict):
-        """Return the result of plain values; others are ignored, defaults may be missing."""
+        """Make a result of plain values; unknown names are ignored, defaults may be missing."""
         made = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
         for name, make in cls.made_by.items():
             if made.get(name) is not None:
@@ -89,7 +89,7 @@ class Measurement(Timed, Shown, Saved):
 
     @property
     def interval_s(self) -> tuple[float, float]:
-        """Interval of the median in seconds, which it holds; (0, inf): too few samples.
+        """The interval around the median, in seconds. It is (0, inf) if there are too few samples.
 
         The share below the median varies from phase to phase; that variance, or the one of
         independent samples if larger, gives an interval of shares, whose quantiles are the ends
@@ -297,6 +297,8 @@ class Comparison(Shown, Saved):
         if len(given) != 1:
             raise ValueError("expect needs exactly one of faster_than=, slower_than=, same_as=.")
         words, other = given[0]
+        if name == other:
+            raise ValueError(f"expect compares two functions, but both are {name!r}.")
         return expect(self.between(name, other), words, self.margin)
 
     def break_even(self, name: str, other: str | None = None, *, before_s=0.0) -> BreakEven:

@@ -111,6 +111,8 @@ def test_a_claim_is_one_claim(three):
         three.expect("scripted")
     with pytest.raises(ValueError, match="exactly one"):
         three.expect("scripted", faster_than="eager", same_as="eager")
+    with pytest.raises(ValueError, match="both are 'eager'"):
+        three.expect("eager", same_as="eager")
 
 
 def test_a_claim_shows_nothing_in_a_notebook():
