@@ -100,7 +100,7 @@ def _import_book() -> ModuleType:
                 "and d2l for this torch, in this environment, usually cures it.",
                 name="d2l",
             ) from error
-    # What a failed import leaves behind would be taken for whole modules.
+    # The failed import left incomplete modules behind.
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[name]
     # torchvision's Python code registers kernels for these operators, which its compiled part

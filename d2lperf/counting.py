@@ -4,7 +4,8 @@ Views are operations, too: they have overhead, but move nothing. Code of `torch.
 as the operations that it replaces.
 
 * FLOPs: products, convolutions and attention as `torch.utils.flop_counter` counts them; other
-  arithmetic one for each element of its largest tensor, exponentials and the like once more apart.
+  arithmetic one for each element of its largest tensor; exponentials and similar functions are also
+  counted separately.
   Those of sorting, decompositions, random numbers and so on are unknown.
 * Bytes: each input is read once, each output written once. A gather reads as much as it returns.
   What `copy_`, `fill_` or `out=` overwrite is not read.
@@ -51,7 +52,7 @@ class Operation(NamedTuple):
     """One operation: its work, and its seconds while it was counted.
 
     `kind` is "product", "pointwise", "other", or "unknown" where FLOPs are; `functions` are
-    evaluations of exp and the like; `bytes` has them by place: "memory", "cache", "new memory",
+    evaluations of exp and similar ones; `bytes` has them by place: "memory", "cache", "new memory",
     "to device, pageable", "from device, pageable".
     """
 

@@ -57,7 +57,7 @@ def format_interval(low: float, high: float, show: Callable[[float], str]) -> st
 
 
 def print_line(line: str) -> None:
-    """Print a line; a closed standard output, or one that lacks a letter, costs no result."""
+    """Print a line; never fails, even if stdout is closed or cannot encode a character."""
     try:
         print(line)
     except UnicodeEncodeError:

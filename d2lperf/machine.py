@@ -94,7 +94,7 @@ def describe_machine() -> Machine:
 
 
 def machine_card(*, touch: bool) -> Machine:
-    """Return the card; `touch`: even if that sets up an accelerator, after which no fork works."""
+    """Return the card. `touch` may set up an accelerator, and then the process cannot be forked."""
     import numpy
     import psutil
 

@@ -55,7 +55,7 @@ class Benchmark:
     """Time a block and print it: `with Benchmark("eager"): ...` prints `eager: 0.1234 sec`.
 
     A drop-in for the book's class, with the waits of `Timer`. When the block raises, the time is
-    printed and the error goes on. `elapsed_s` keeps it, in seconds. One such time says little
+    printed and the error passes on. `elapsed_s` keeps it, in seconds. One such time says little
     about which of two snippets is faster: use `compare` for that.
     """
 

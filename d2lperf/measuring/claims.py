@@ -1,4 +1,4 @@
-"""What was said beforehand, and how it turned out: claims of a notebook and predicted numbers."""
+"""Claims of a notebook and predicted numbers, and how they turn out."""
 
 from __future__ import annotations
 

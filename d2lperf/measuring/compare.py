@@ -24,8 +24,8 @@ from d2lperf.measuring.verdict import least_rounds, precise, round_up, settled
 # Default budgets are multiplied by this. The tests' kernels set it to be done sooner.
 SHARE = float(os.environ.get("D2LPERF_BUDGET", 1))
 BUDGET_S = 0.5 * SHARE  # of measure
-# Of compare, in seconds for each function: until when precision is improved, for how long a
-# function that varies by itself is looked for, and when sampling ends without a verdict.
+# Of compare, in seconds for each function: how long we improve the precision, how long we look for
+# a function that varies by itself, and when sampling ends without a verdict.
 PRECISE_S, WATCH_S, LIMIT_S = 0.25 * SHARE, 0.75 * SHARE, 1.8 * SHARE
 ENOUGH_ROUNDS = 64  # to see whether a function varies by itself
 MOST_SLOW_S = 30.0 * SHARE  # in all, for functions so slow that few rounds fit
@@ -45,8 +45,8 @@ def measure(
 ) -> Measurement:
     """Time one function: first calls apart, then short samples until the median is known to 1 %.
 
-    To find out which of two functions is faster use `compare`: two measurements taken one after
-    the other meet different machines.
+    To find out which of two functions is faster use `compare`: the machine's speed changes between
+    two separate measurements.
 
     Args:
         fn: called without arguments, or with what `setup` returns. It must wait for its own result
@@ -123,9 +123,9 @@ def compare(
 ) -> Comparison:
     """Tell which of several functions is faster and by how much, with an interval.
 
-    Compared are *quiet levels*: what a call takes after the warm-up when nothing disturbs it. A
-    mean over many calls, with all that neighbours do to it, is another quantity; so is the first
-    call, which is reported apart. Sampling goes on until the verdicts are known.
+    It compares *quiet levels*: the time of a call after the warm-up when nothing disturbs it. The
+    mean over many calls, disturbances included, is another quantity. The first call is reported
+    separately. Sampling goes on until the verdicts are known.
 
     Args:
         functions: name -> function (or a list of functions), each called without arguments, or
@@ -142,8 +142,9 @@ def compare(
         setup: called before each sample, outside the clock, for functions that use up their input;
             a sample is then one call.
         budget_s: seconds for everything, warm-up included; a comparison that cannot be decided in
-            them is refused, where possible before the warm-up. By default about half a second, up
-            to 4 s where that does not decide, and up to 30 s for very slow functions.
+            them is refused, where possible before the warm-up. By default about half a second; up
+            to 1.8 s for each function (three times that if isolated) where that does not decide,
+            and up to 30 s for very slow functions.
         isolated: run each function in a process of its own; for functions whose thread pools
             disturb each other. Takes seconds more, and is less precise.
         margin: a difference smaller than this fraction does not count. By default 0.01, or
@@ -160,6 +161,7 @@ def compare(
         TypeError, ValueError: fewer than two functions, or an argument that cannot be used.
         ResultsDiffer: the functions do not give the same result.
         RuntimeError: the clock did not move during a million calls.
+        WorkerError, NotImplementedError: with isolated=True, as `launch`.
         Exception: whatever a function raises (and `KeyboardInterrupt`), with what was measured
             until then as its attribute `partial` (a `Comparison`).
 
@@ -296,7 +298,7 @@ class _Run:
         self.found = replace(self.found, refusal=refusal)
 
     def _take_rounds(self, budget_s: float | None, show: Callable[[float], None]) -> bool:
-        """Fill the time; return whether several threads were at work."""
+        """Take rounds until all is known or the time is up; were several threads at work?"""
         turns, began, cpu_clock = self.turns, self.clock(), self.turns.instruments.cpu_clock
         cpu, varied = cpu_clock(), [""] * (len(self.subjects) - 1)
         while True:
@@ -327,7 +329,7 @@ def _check_callable(fn: Any, what: str) -> None:
 
 
 def _named(functions: Mapping[str, Callable] | Iterable[Callable]) -> dict[str, Callable]:
-    """Return name -> function, with clear complaints."""
+    """Return name -> function, or raise an error that says what is wrong."""
     wanted = 'a dictionary of functions, such as {"eager": f, "scripted": g}'
     if callable(functions) or isinstance(functions, str) or not isinstance(functions, Iterable):
         raise TypeError(f"compare takes {wanted}, but got {type(functions).__name__}.")
@@ -364,7 +366,7 @@ def _name_of(fn: Callable) -> str:
 
 
 def _check_options(setup, budget_s, confidence, check=True, rtol=None, atol=None) -> None:
-    stats.min_pairs(confidence)  # complains about one that cannot be
+    stats.min_pairs(confidence)  # raises an error if it is invalid
     if setup is not None:
         _check_callable(setup, "setup")
     if budget_s is not None and not budget_s > 0:

@@ -56,7 +56,7 @@ def _difference_of_values(a: Any, b: Any, rtol: float | None, atol: float | None
         dtype = torch.promote_types(x.dtype, y.dtype)
         if x.shape == y.shape and torch.allclose(x.cpu().to(dtype), y.cpu().to(dtype), **options):
             return ""
-    # It finds the words; its first use takes half a second, which equal results need not wait for.
+    # It describes the difference. Its first use takes half a second, so only now.
     options |= dict.fromkeys(("check_dtype", "check_device", "check_stride", "check_layout"), False)
     try:
         torch.testing.assert_close(x, y, **options)
@@ -117,7 +117,7 @@ def unfinished(result: Any) -> bool:
 
 
 def check_results(name: str, baseline: str, expected, result, check, rtol=None, atol=None) -> None:
-    """Complain where the result of a function is not the one `expected`, the baseline's."""
+    """Raise ResultsDiffer if the result of a function is not the one `expected`, the baseline's."""
     cause = None
     if callable(check):
         try:

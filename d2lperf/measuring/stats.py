@@ -142,8 +142,8 @@ def rank_sum_interval(
 def quiet_limit(x: Sequence[float]) -> Pair:
     """Return a function's quiet level, and the limit above which a time counts as disturbed.
 
-    The level is a low quantile: the 25th percentile of fewer than 32 times, else the 10th, so that
-    it is found also where most times are disturbed. The limit lies 10 % above it, or three
+    The level is a low quantile, so that we find it even if most times are disturbed: the 25th
+    percentile of fewer than 32 times, else the 10th. The limit lies 10 % above it, or three
     (five) times as far as the level lies above the 5th (2nd) percentile.
     """
     logs = np.log(_as_vector(x, "quiet_limit"))
@@ -166,7 +166,7 @@ def quiet_rounds(first: Pairs, second: Pairs) -> list[int]:
     """Return the numbers of the rounds in which two functions together were not far above quiet.
 
     The rule favours neither: it looks at the product of a round's four times only, which leaves
-    their ratio symmetric. Where neither half of the rounds nor 16 would be left, all count.
+    their ratio symmetric. If fewer than 16 rounds and fewer than half would be left, all count.
     """
     if len(first) != len(second):
         raise ValueError(f"both need the same number of rounds: {len(first)}, {len(second)}.")

@@ -14,20 +14,23 @@ from d2lperf.measuring.stats import Pair, Pairs
 FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no measurable difference"
 NOT_DECIDED, BASELINE = "not decided", "baseline"
 
-WIDE_MARGINS = 3  # (of at least 1 %) from 1: a wider interval does not say "no difference"
+# An interval that reaches further from 1 than this many margins (of at least 1 %) is too wide for
+# "no measurable difference".
+WIDE_MARGINS = 3
 # No interval is narrower than this about its estimate: where code and data happen to lie in memory
 # makes small differences that are not the function's own (Mytkowicz et al., ASPLOS 2009).
 LEAST_HALF_WIDTH = 0.0025
-# A function varies by itself where it alone was slow in this share more of the rounds than the
-# other, beyond the chance PROVEN_P. Below SUSPECT_P more rounds are needed.
+# A function varies by itself if it was slow alone in at least LEAST_SHARE more of the rounds than
+# the other, and the probability of that by chance is below PROVEN_P. Where it is only below
+# SUSPECT_P, more rounds are needed.
 LEAST_SHARE, PROVEN_P, SUSPECT_P = 0.05, 0.001, 0.08
-UNSTEADY = 1.1  # or where its samples reach this much further above its quiet level
+UNSTEADY = 1.1  # it also varies if its samples reach this much further above its quiet level
 MOST_ADVISED_S = 600.0
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """What was measured; dictionaries go by the functions' names, times are seconds of one call."""
+    """What was measured. Keys of dictionaries are functions' names; times are seconds of a call."""
 
     names: list[str]  # in the order given
     baseline: str  # the function that the others are compared with
@@ -103,11 +106,11 @@ class Ratio(Timed):
 
 
 def nominal_confidence(confidence: float, intervals: int, rounds: int) -> float:
-    """Return the confidence of one of several intervals, of which every look may be the last.
+    """Return the confidence of one of several intervals, at one of many looks at the rounds.
 
-    The intervals share the error. Sampling ends when one decides, which happens more often by luck;
-    a fifth of the error for each look makes up for it (`tests/measuring/test_verdict.py` simulates
-    it), or three fifths at two rounds, where only the slowest functions stop.
+    The intervals share the error. Sampling ends at the first look that decides, so chance has many
+    tries. To make up for that, a look has a fifth of the error (`tests/measuring/test_verdict.py`
+    simulates it), or three fifths at two rounds, where only the slowest functions stop.
     """
     share = (0.6 if rounds <= 2 else 0.2) / intervals
     return 1 - share * (1 - confidence)
@@ -127,8 +130,8 @@ def judge(
     """Return the time of `name` relative to `other` with its interval and verdict.
 
     'faster' and 'slower' need an interval that lies beyond the margin, 'no measurable difference'
-    one that holds 1 and reaches no further than three margins (at least 3 %). `confidence` is that
-    of all `intervals` together; a `refusal` says why there can be no verdict.
+    one that contains 1 and reaches no further than three margins (at least 3 %). All `intervals`
+    hold together with `confidence`; a `refusal` says why there can be no verdict.
     """
     first, second = rounds.lower_s[name], rounds.lower_s[other]
     used = stats.quiet_rounds(first, second)
@@ -173,14 +176,14 @@ def judge(
 
 
 def settled(found: Ratio, margin: float) -> bool:
-    """Whether more rounds would leave the verdict as it is: decided, or nothing to be decided."""
+    """Whether more rounds would not change the verdict: it is decided, or never will be."""
     known = found.low > 0 and not found.low <= 1 <= found.high
     small = known and max(found.high, 1 / found.low) <= 1 + margin
     return found.verdict != NOT_DECIDED or bool(found.varies) or small
 
 
 def precise(found: Ratio) -> bool:
-    """Whether the interval is as narrow as need be: half a per cent, or 5 % of the difference."""
+    """Whether the interval is narrow enough: half a per cent, or 5 % of the difference."""
     if not 0 < found.low <= found.high < math.inf:
         return False
     half = math.log(found.high / found.low) / 2
