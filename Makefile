@@ -5,8 +5,9 @@
 #   make notebooks [NN="00 01"]       execute them again and store their outputs
 #   make lint                         check the style
 # PYTHON=python3.12 chooses another interpreter (make clean first). LAB_ARGS and PYTEST_ARGS are
-# passed on: make lab LAB_ARGS=--no-browser, make test PYTEST_ARGS="tests -k stats". After
-# make frameworks test a kernel that is missing is a failure; make test alone skips its notebook.
+# passed on: make lab LAB_ARGS=--no-browser, make test PYTEST_ARGS="tests -k stats". make test
+# skips a notebook without its kernel. In make frameworks test that is a failure, unless this Python
+# cannot have the kernel.
 
 PYTHON ?= python3
 VENV ?= .venv

@@ -29,7 +29,7 @@ Where is the limit?
 Run on several processes
     launch                    runs a function on several workers -> results by rank
     report                    sends a value from a worker to the caller while it runs
-    WorkerError               error of launch: a worker failed; .rank says which
+    WorkerError               error of launch: a worker died, or a value could not be sent
     LaunchTimeout             error of launch: a worker did not finish in time
 
 Devices
@@ -74,10 +74,7 @@ _MODULES = {*_HOMES, "book", "counting", "exercises", "magics"}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted({*_HOME, "plotting"})
 
-# What `%load_ext d2lperf` asks for, and names that earlier versions had here.
-_HOME["load_ipython_extension"] = "magics"
-_HOME |= dict.fromkeys(("digits", "load_data_digits", "DatasetNotAvailable"), "data")
-_HOME |= {"BookNotInstalled": "book", "BookImportError": "book", "usable_cores": "machine"}
+_HOME["load_ipython_extension"] = "magics"  # what `%load_ext d2lperf` asks for
 
 
 def __getattr__(name: str):

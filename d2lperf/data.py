@@ -124,7 +124,7 @@ def load_data_fashion_mnist(
 
     Raises:
         DatasetNotAvailable: a file is missing and cannot be fetched, stored or read.
-        ValueError: a batch size or side that cannot be.
+        ValueError: an invalid batch size or side.
 
     Source: H. Xiao, K. Rasul and R. Vollgraf, *Fashion-MNIST*, 2017, arXiv:1708.07747.
     """
@@ -159,7 +159,7 @@ def _file(name: str, root: Any, download: bool, progress: bool) -> Path:
             break
     raise DatasetNotAvailable(
         f"Fashion-MNIST: {name} {problem}. Put it there from a machine with a network, choose "
-        "another folder with D2LPERF_DATA or root=, or use load_data_digits()."
+        "another folder with D2LPERF_DATA or root=, or use d2lperf.data.load_data_digits()."
     )
 
 

@@ -201,7 +201,7 @@ def not_loaded(monkeypatch):
 
 def test_d2l_absent(not_loaded):
     not_loaded.setitem(sys.modules, "d2l", None)
-    with pytest.raises(d2l.BookNotInstalled) as error:
+    with pytest.raises(book.BookNotInstalled) as error:
         d2l.Animator  # noqa: B018
     assert isinstance(error.value, ImportError)
     assert "pip install --no-deps d2l==1.0.3" in str(error.value)
@@ -215,7 +215,7 @@ def test_what_the_book_imports_is_absent(not_loaded):
     for name in ("torchvision", "pandas"):
         not_loaded.setitem(sys.modules, name, None)
     not_loaded.setitem(sys.modules, "d2l", types.SimpleNamespace(__spec__="there"))
-    with pytest.raises(d2l.BookNotInstalled, match="pip install pandas torchvision") as error:
+    with pytest.raises(book.BookNotInstalled, match="pip install pandas torchvision") as error:
         book.load()
     assert "not installed: pandas, torchvision." in str(error.value)
     assert "d2l==" not in str(error.value)
@@ -237,7 +237,7 @@ def test_a_book_that_cannot_be_imported(tmp_path, line, kind, words):
 def test_import_is_tried_again_after_a_failure(not_loaded, original):
     with not_loaded.context() as here:
         here.setitem(sys.modules, "d2l", None)
-        with pytest.raises(d2l.BookNotInstalled):
+        with pytest.raises(book.BookNotInstalled):
             book.load()
     assert book.load() is original
 
@@ -458,7 +458,7 @@ start = [torch.randn(64, 32) * .1, torch.zeros(32), torch.randn(32, 10) * .1, to
 loss = nn.CrossEntropyLoss(reduction="none")
 
 def train(number, batch_size, lr):
-    train_iter, test_iter = d2l.load_data_digits(batch_size)
+    train_iter, test_iter = d2l.data.load_data_digits(batch_size)
     devices = [d2l.try_gpu(i) for i in range(number)]
     copies = [[p.clone().to(device).requires_grad_() for p in start] for device in devices]
     animator = d2l.Animator("epoch", "test acc", xlim=[1, 3])

@@ -82,16 +82,6 @@ def test_help_imports_no_library_of_the_book():
     )
 
 
-EARLIER = {"data": ["digits", "load_data_digits", "DatasetNotAvailable"]}
-EARLIER |= {"machine": ["usable_cores"], "book": ["BookNotInstalled", "BookImportError"]}
-
-
-@pytest.mark.parametrize("module", EARLIER)
-def test_names_of_earlier_versions_are_still_there(module):
-    for name in EARLIER[module]:
-        assert getattr(d2lperf, name) is getattr(getattr(d2lperf, module), name)
-
-
 @pytest.mark.parametrize("module", ["book", "data", "machine", "magics", "plotting", "measuring"])
 def test_modules_are_found_as_attributes(module):
     assert getattr(d2lperf, module) is importlib.import_module(f"d2lperf.{module}")
