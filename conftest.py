@@ -9,6 +9,7 @@ from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
+import psutil
 import pytest
 
 ROOT = Path(__file__).parent
@@ -42,16 +43,14 @@ PATIENCE_S = 10.0  # for what is about to end
 
 
 def pytest_configure(config):
-    gc.disable()  # until all tests are collected: little of what they import is garbage
     # A shell without job control starts background jobs with SIGINT ignored, and their children
     # inherit that: tests of the stop button would fail.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    with suppress(ImportError):
-        import matplotlib
+    import matplotlib
 
-        # For this process only: an environment variable would reach the kernels.
-        matplotlib.use("Agg")
+    # For this process only: an environment variable would reach the kernels.
+    matplotlib.use("Agg")
     if not config.pluginmanager.hasplugin("nbval"):
         return  # reported where a notebook is met, so that `pytest tests/test_data.py` still runs
     option = config.option
@@ -106,9 +105,14 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
-def pytest_collection_finish():
-    gc.enable()
-    gc.freeze()  # what is there stays, so that looking for garbage takes no time with each test
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection():
+    gc.disable()  # little of what the tests import is garbage
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()  # what is there stays, so that looking for garbage takes no time with each test
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -137,10 +141,6 @@ def listing():
 
 def orphans(mark):
     """Processes that this session started and whose parents have ended."""
-    try:
-        import psutil
-    except ImportError:
-        return []
     ours = {process.pid for process in psutil.Process().children(recursive=True)}
     found = []
     for process in psutil.process_iter():

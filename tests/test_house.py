@@ -275,6 +275,24 @@ def test_a_session_that_leaves_something_behind_fails(source, told, tmp_path):
     assert f"1 {'failed' if 'assert 0' in source else 'passed'}" in run.stdout
 
 
+def test_garbage_is_collected_again_after_the_tests_were(tmp_path):
+    """Also in the process that only hands out tests to others, with -n."""
+    (tmp_path / "test_it.py").write_text("def test_it(): pass")
+    (tmp_path / "told.py").write_text(
+        "import gc\n"
+        "def pytest_terminal_summary(terminalreporter):\n"
+        "    terminalreporter.write_line(f'collector on: {gc.isenabled()}')"
+    )
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    run = run_pytest(
+        *("-q", "-n", "1", "-p", "told", "test_it.py"),
+        cwd=tmp_path,
+        plugins=("xdist.plugin",),
+        PYTHONPATH=str(tmp_path),
+    )
+    assert "collector on: True" in run.stdout, run.stdout + run.stderr
+
+
 ORPHAN = """
 import subprocess, sys
 import conftest
@@ -290,7 +308,6 @@ def test_it():
 
 @pytest.mark.skipif(sys.platform == "win32", reason="orphans are told by their parents' end")
 def test_a_session_that_leaves_a_process_behind_fails(tmp_path):
-    pytest.importorskip("psutil")
     root = tmp_path / "root"
     (root / "notebooks").mkdir(parents=True)
     shutil.copy(ROOT / "conftest.py", root)
