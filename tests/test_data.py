@@ -7,8 +7,8 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import broken_outputs
 import pytest
-import streams
 import torch
 
 import d2lperf as d2l
@@ -227,9 +227,9 @@ def test_a_folder_that_cannot_be_written(web, tmp_path, monkeypatch):
         d2l.load_data_fashion_mnist(4, root=tmp_path / "locked")
 
 
-@pytest.mark.parametrize("how", streams.KINDS)
+@pytest.mark.parametrize("how", broken_outputs.KINDS)
 def test_a_closed_stdout_costs_no_download(web, monkeypatch, how):
-    monkeypatch.setattr(sys, "stdout", streams.unwritable(how))
+    monkeypatch.setattr(sys, "stdout", broken_outputs.unwritable(how))
     train, _ = d2l.load_data_fashion_mnist(4)
     assert len(train) == 3 and len(web.asked) == 4  # from the first mirror, each once
 

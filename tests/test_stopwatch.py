@@ -2,8 +2,8 @@
 
 import sys
 
+import broken_outputs
 import pytest
-import streams
 
 from d2lperf.stopwatch import Benchmark, Timer
 
@@ -108,9 +108,9 @@ def test_benchmark_raises_when_only_the_device_fails(clock, capsys):
     assert capsys.readouterr().out == "lost: 1.0000 sec\n"
 
 
-@pytest.mark.parametrize("how", streams.KINDS)
+@pytest.mark.parametrize("how", broken_outputs.KINDS)
 def test_benchmark_outlives_a_closed_stdout(monkeypatch, clock, how):
-    monkeypatch.setattr(sys, "stdout", streams.unwritable(how))
+    monkeypatch.setattr(sys, "stdout", broken_outputs.unwritable(how))
     with Benchmark("quiet", clock=clock) as bench:
         clock.now += 3
     assert bench.elapsed_s == 3

@@ -58,7 +58,7 @@ def test_a_wrong_ax_is_refused_with_advice(draw, wrong):
     "name", ["$", "a$b", r"$\frac{$", "$a_b$", "_private", "__x__", r"\$", "^"]
 )
 def test_names_are_shown_as_they_are(draw, name):
-    """A10: a name with "$" crashed the drawing."""
+    """A name with "$" once crashed the drawing."""
     ax = draw(name, "b")
     ax.figure.canvas.draw()
     assert name in shown(ax)

@@ -104,7 +104,7 @@ def test_intervals_draw_estimate_interval_line_and_text():
     [(FASTER, GREEN), (SLOWER, RED), (NO_DIFFERENCE, GREY), (NOT_DECIDED, GREY), ("refused", GREY)],
 )
 def test_the_colour_is_the_verdicts_whatever_the_interval(word, colour):
-    """A7: a refused comparison whose interval lies below 1 was green."""
+    """A refused comparison whose interval lies below 1 was once green."""
     for ratio in RATIOS.values():
         ax = intervals({"a": ratio}, margin=0.01, verdicts={"a": word})
         assert same_color(points(ax)[0].get_color(), colour)
@@ -116,14 +116,14 @@ def test_without_verdicts_no_row_is_judged():
 
 
 def test_the_band_is_the_verdicts_margin():
-    """A7: it went from 1 - margin."""
+    """It goes from 1 / (1 + margin), not from 1 - margin."""
     ax = intervals(RATIOS, margin=0.25)
     (band,) = ax.patches
     assert (band.get_x(), band.get_x() + band.get_width()) == pytest.approx((0.8, 1.25))
 
 
 def test_small_ratios_keep_three_digits():
-    """A7: 1.2e-4 was labelled 0.000."""
+    """1.2e-4 was once labelled 0.000."""
     ax = intervals({"pass": (1.2e-4, 1.1e-4, 1.3e-4)})
     assert texts(ax)[0] == "0.000120 [0.000110, 0.000130]"
     assert ax.get_xscale() == "log"
