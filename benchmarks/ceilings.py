@@ -1,12 +1,12 @@
 """Are the ceilings of `d2lperf.measure_ceilings` what this machine can do, and do they predict?
 
 Independent measurements, each in a process of its own and in turns with ours: a triad in C,
-compiled here with all cores (as in J. McCalpin's STREAM, best run), and single-precision matrix
-products of BLAS, called directly: of torch's own, which must agree with ours, and of scipy's, which
-is another library and shown beside it. Then eight operations: their times predicted and measured,
-and what limits each by `explain` and by an experiment.
+compiled here, on torch's number of threads (as in J. McCalpin's STREAM, best run), and
+single-precision matrix products of BLAS, called directly: of torch's own, which must agree with
+ours, and of scipy's, which is another library and shown beside it. Then eight operations: their
+times predicted and measured, and what limits each by `explain` and by an experiment.
 
-    python benchmarks/ceilings.py             # about a minute
+    python benchmarks/ceilings.py             # about two minutes
     python benchmarks/ceilings.py --check     # status 1 where a target is missed
 
 Run it on a machine that does nothing else. What it cannot know: clock rates that depend on how

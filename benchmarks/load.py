@@ -61,10 +61,6 @@ class Load:
 
     Attributes:
         processes: the helpers.
-
-    >>> with Load() as load:
-    ...     load.bursts()
-    ...     load.idle()
     """
 
     def __init__(self, most: int = 2):

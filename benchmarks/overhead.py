@@ -1,10 +1,11 @@
 """What the harness of `d2lperf.measure` itself costs a call, shown by an empty function.
 
 Interleaved with two other ways of calling it: a bare loop under one pair of clock readings (the
-floor), and a clock reading round every single call. Prints the medians over all rounds; the
-exit status is 1 where the harness takes more than it may.
+floor), and a clock reading round every single call. Prints the medians over all rounds, and whether
+the target is reached.
 
     python benchmarks/overhead.py
+    python benchmarks/overhead.py --check     # status 1 where the target is missed
 """
 
 from __future__ import annotations
@@ -50,21 +51,22 @@ WAYS = {
 }
 
 
-def judged(found: dict[str, list[float]]) -> int:
-    """Print whether the harness keeps its limit; return the exit status."""
+def judged(found: dict[str, list[float]]) -> bool:
+    """Print whether the harness reaches its target; return whether it misses it."""
     middle_ns = 1e9 * statistics.median(found[HARNESS])
     word = "reached" if middle_ns <= MOST_NS else "missed"
     print(f"\n{word}: {middle_ns:.1f} ns a call of an empty function (at most {MOST_NS:g})")
-    return int(middle_ns > MOST_NS)
+    return middle_ns > MOST_NS
 
 
 def main() -> int:
     """Measure and print the table; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--check", action="store_true", help="status 1 where the target is missed")
+    options = parser.parse_args()
     found: dict[str, list[float]] = {name: [] for name in WAYS}
-    for _ in range(rounds):
+    for _ in range(options.rounds):
         for name, way in WAYS.items():
             found[name].append(way())
     print("| way of calling an empty function | median ns a call | least | most |")
@@ -72,7 +74,7 @@ def main() -> int:
     for name, times in found.items():
         cells = [f"{1e9 * t:.1f}" for t in (statistics.median(times), min(times), max(times))]
         print(f"| {name} | " + " | ".join(cells) + " |")
-    return judged(found)
+    return int(judged(found) and options.check)
 
 
 if __name__ == "__main__":

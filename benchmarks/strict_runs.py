@@ -1,12 +1,12 @@
-"""Do strict runs of the notebooks pass again and again, with budgets in full length?
+"""Do strict runs of the course and its studies pass again and again, with budgets in full length?
 
-Every round runs each notebook as the tests do (outputs compared, contradicted claims raise), but
-with default budgets that are not shortened, and takes its time. With `--burner` another process
-keeps a core busy. A strict run also passes where a claim is not decided, so the table counts how
-often each was borne out. The exit status is 1 where a run failed and, without the burner, where a
-notebook took too long or a claim was never borne out.
+Every round runs each notebook of the course and of deeper/ (not those of frameworks/) as the tests
+do: outputs are compared, contradicted claims raise. But default budgets are not shortened, and each
+run is timed. With `--burner` another process keeps a core busy. A strict run also passes where a
+claim is not decided, so the table counts how often each was borne out. The exit status is 1 where a
+run failed and, without the burner, where a notebook took too long or a claim was never borne out.
 
-    python benchmarks/strict_runs.py                    # all of them, five times
+    python benchmarks/strict_runs.py                    # course and studies, five times
     python benchmarks/strict_runs.py --burner
     python benchmarks/strict_runs.py 00 deeper --rounds 2
 """
@@ -32,11 +32,11 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Seconds that a notebook may take on two cores. Those that start processes get more.
 LIMIT_S = 90.0
-LIMITS_S = {"07": 120.0, "08": 120.0}
+LIMITS_S = {"07": 120.0, "08": 120.0, "09": 120.0}
 
 
 def chosen(beginnings: list[str], folder: Path = ROOT / "notebooks") -> list[Path]:
-    """Return the notebooks whose names below notebooks/ begin like this; all where none is given.
+    """Return notebooks of the course and the studies whose names begin like this; by default all.
 
     Raises:
         FileNotFoundError: there is no such notebook.
@@ -106,7 +106,7 @@ def count_claims(took: dict[str, list[float]], claims: Claims, quiet: bool) -> i
         del others["borne out"]
         never += quiet and not held
         rest = ", ".join(f"{number} {outcome}" for outcome, number in sorted(others.items()))
-        print(f"| {name[:2]} | {text} | {held} in {len(took[name])} runs | {rest} |")
+        print(f"| {name} | {text} | {held} in {len(took[name])} runs | {rest} |")
     return never
 
 

@@ -276,16 +276,10 @@ def print_tables(trials: list[Trial], setting: str | None = None) -> None:
         f"\n{setting or this_setting()}; in each cell: "
         f"{' / '.join(CONDITIONS)}; % with 95 % intervals\n"
     )
-    head = [
-        "tool",
-        "false verdicts (nulls)",
-        "10 % found",
-        "3 % found",
-        "wrong sign",
-        "slow first calls mistaken",
-        "cannot tell",
-    ]
-    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
+    print(
+        "| tool | false verdicts (nulls) | 10 % found | 3 % found | wrong sign "
+        "| slow first calls mistaken | cannot tell |\n|---|---|---|---|---|---|---|"
+    )
     for tool, rows in by_tool.items():
         kind = defaultdict(list)
         for t in rows:
@@ -316,15 +310,10 @@ def print_tables(trials: list[Trial], setting: str | None = None) -> None:
             "under any tool, except for *slow first calls*."
         )
     print("\nPooled nulls; error of the ratio, median and 95th percentile by condition; seconds")
-    head = [
-        "tool",
-        "false verdicts, pooled",
-        "error, median %",
-        "error, 95th percentile %",
-        "time, median s",
-        "time, most s",
-    ]
-    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
+    print(
+        "| tool | false verdicts, pooled | error, median % | error, 95th percentile % "
+        "| time, median s | time, most s |\n|---|---|---|---|---|---|"
+    )
     for tool, rows in by_tool.items():
         nulls = [t for t in rows if t.truth == "null"]
         errors = {
@@ -462,8 +451,6 @@ def load(paths: list[Path]) -> tuple[list[Trial], str]:
     for path in paths:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-            if isinstance(found, list):  # as it was written before settings were kept
-                found = {"setting": "threads and version not noted", "trials": found}
             trials += [Trial(**row) for row in found["trials"]]
             settings.append(found["setting"])
         except (ValueError, TypeError, KeyError) as error:

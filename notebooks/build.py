@@ -324,7 +324,7 @@ def find(wanted: list[str], folder: Path = HERE) -> list[Path]:
     """Return the notebooks asked for, in order.
 
     Args:
-        wanted: beginnings of paths below notebooks/, such as "01", "deeper" or "deeper/guards";
+        wanted: beginnings of paths below notebooks/, such as "01", "deeper" or "deeper/09";
             none means all.
         folder: the folder notebooks/.
 
