@@ -44,7 +44,8 @@ class Ceilings(Shown, Saved):
         functions: evaluations of exp in a second; 0 where unknown.
         device: which one.
         caches: level -> bytes, as the system tells them.
-        samples: all samples by name, in the unit of the ceiling.
+        samples: all samples by name, in the unit of the ceiling; of "overhead" the best times of
+            the tiny operations, one for each.
         notes: what is missing, and why.
         elapsed_s: seconds that the measuring took.
         machine: the card of the machine, which holds the number of threads, or None.
@@ -121,7 +122,8 @@ def measure_ceilings(
         instruments: clock and synchronisation, for tests; then nothing is remembered.
 
     Returns:
-        `Ceilings`, remembered for each device and number of threads; `.save(path)` keeps them.
+        `Ceilings`, remembered for each device, number of threads and precision of float32 products
+        (`torch.set_float32_matmul_precision`); `.save(path)` keeps them.
 
     Raises:
         RuntimeError: the device is not there.
