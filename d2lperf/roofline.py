@@ -12,6 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any, NamedTuple
 
 import torch
@@ -99,11 +100,9 @@ class Roofline:
         ax = plotting.lines(x, y, **words, log="xy", ax=ax)
         for name, line in zip(roofs, ax.lines[-len(roofs) :]):
             line.set(marker="", ls="--" if name == "cache" else "-", label=f"roof of {name}")
-        ax.legend()
-        for name, (a, b) in placed.items():  # a name stands below a point that has one just above
-            below = any(b < d < 4 * b and a / 4 < c < 4 * a for c, d in placed.values())
-            ax.plot([a], [b], "o", color="black", ms=5, zorder=3)
-            plotting.style.note(ax, name, (a, b), (4, -14 if below else 5), color="black")
+        for (name, (a, b)), marker in zip(placed.items(), cycle("os^vDPX*")):
+            ax.plot([a], [b], marker, color="black", ms=6, zorder=3, label=name)
+        ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
         return ax
 
 
