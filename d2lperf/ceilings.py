@@ -82,7 +82,8 @@ class Ceilings(Shown, Saved):
             rows.append([label, format_value(best, unit), spread])
         sizes = ", ".join(f"{k} {v // 1024:,} KiB" for k, v in self.caches.items()) or "unknown"
         foot = [f"{self.device}; threads: {self.machine.torch_threads}"] if self.machine else []
-        foot += [f"caches: {sizes}", "These numbers change with the clock rate and with other programs."]
+        foot += [f"caches: {sizes}"]
+        foot += ["These numbers change with the clock rate and with other programs."]
         return Table(
             ["", "ceiling", "quartiles of all samples"], rows, foot + self.notes, right=(1, 2)
         )
