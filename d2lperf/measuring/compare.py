@@ -261,7 +261,8 @@ class _Run:
             if left < max(subject.first_calls_s[0] / 2, least_s):
                 firsts_s = sum(s.first_calls_s[0] for s in self.subjects)
                 return self._refuse(ends, max(least_s, 2 * self.need * firsts_s))
-            calls_s[subject.name] = subject.warm_up(left / (4 * len(self.subjects)))
+            warm_s = min(left, LIMIT_S * self.shares) / (4 * len(self.subjects))
+            calls_s[subject.name] = subject.warm_up(warm_s)
         began = self.clock()
         self.turns.begin(calls_s, before_s=began - self.began)
         ends, needed_s = self._ends(budget_s, began), self.need * self.turns.round_s()
