@@ -26,7 +26,7 @@ SHARE = float(os.environ.get("D2LPERF_BUDGET", 1))
 BUDGET_S = 0.5 * SHARE  # of measure
 # Of compare, in seconds for each function: how long we improve the precision, how long we look for
 # a function that varies by itself, and when sampling ends without a verdict.
-PRECISE_S, WATCH_S, LIMIT_S = 0.25 * SHARE, 0.75 * SHARE, 1.7 * SHARE
+PRECISE_S, WATCH_S, LIMIT_S = 0.2 * SHARE, 0.75 * SHARE, 1.7 * SHARE
 ENOUGH_ROUNDS = 64  # to see whether a function varies by itself
 MOST_SLOW_S = 30.0 * SHARE  # in all, for functions so slow that few rounds fit
 # Rounds after which we look whether the verdicts are known: 2, 3, 4, 6, 8, 12, ...
