@@ -148,12 +148,16 @@ def headings(notebook):
 
 
 def is_short(notebook, name):
-    """Words of prose, visible lines, code cells and figures before the exercises are limited."""
+    """Words, and before the exercises visible lines, code cells and figures, are limited."""
     most = next(limit for start, limit in LIMITS.items() if name.startswith(start))
     said = [re.sub(r"\((attachment|https?:)[^)]*\)", "", c.source)
             for _, c in markdown_cells(notebook, True)]  # fmt: skip
+    # The exercises' tasks are read, too. Hints and answers are folded.
+    whole = [re.sub(r"<details>.*?</details>", "", c.source, flags=re.S)
+             for _, c in markdown_cells(notebook)]  # fmt: skip
     counts = {
         "words of prose": (sum(len(text.split()) for text in said), most[0]),
+        "words with the exercises": (sum(len(prose(text).split()) for text in whole), most[0]),
         "visible lines of code": (sum(lines(c.source) for _, c in visible(notebook)), most[1]),
         "code cells": (len(code_cells(notebook, True)), MOST_CELLS),
         "figures": (sum(has_figure(c) for _, c in code_cells(notebook, True)), MOST_FIGURES),
@@ -691,6 +695,7 @@ LONG = "\n".join(f"x{i} = {i}" for i in range(MOST_LINES_A_CELL + 1))
 BAD = {
     is_short: [
         with_words("word " * LIMITS[""][0]),
+        put("Double it.", "word " * LIMITS[""][0]),
         good(*[code(f"x = {i}\n" * 10) for i in range(LIMITS[""][1] // 10)]),
         good(*[code(f"x = {i}") for i in range(MOST_CELLS)]),
         good(*DRAWN),
