@@ -25,6 +25,7 @@ import time
 import traceback
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -229,14 +230,6 @@ def _kill(pid: int) -> None:
 _starting = threading.Lock()
 
 
-def _start_server() -> None:
-    # In a thread, since no stop button interrupts it there. The button reaches the server as well,
-    # which ignores it only after its imports. (The tracker would unblock the signal.)
-    resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    forkserver.ensure_running()
-
-
 @dataclass
 class Worker:
     """What the kernel knows of one worker."""
@@ -262,21 +255,28 @@ class Worker:
         self.process = multiprocessing.get_context("forkserver").Process(
             target=_Here, args=(self.index, self.label, settings, link, out, err), daemon=False
         )
-        with link, out, err, _starting:
-            # The first optimiser imports torch._dynamo, which takes longer than torch itself.
-            multiprocessing.set_forkserver_preload(["d2lperf.processes.launch", "torch._dynamo"])
-            starter = threading.Thread(target=_start_server)
-            starter.start()
-            starter.join()
-            main = sys.modules["__main__"]
-            sys.modules["__main__"] = ModuleType("__main__")  # the fork imports no script
-            try:
-                self.process.start()
-            except (EOFError, ConnectionError) as error:
-                raise WorkerError(_SERVER_ENDED) from error
-            finally:
-                sys.modules["__main__"] = main
-        self.open["end"] = self.process.sentinel
+        # In a thread, where no stop button interrupts it. Leaving the block waits for the thread:
+        # then the worker is known, and can be ended.
+        with link, out, err, _starting, ThreadPoolExecutor(1) as thread:
+            thread.submit(self._start).result()
+
+    def _start(self) -> None:
+        # The button reaches the server as well, which ignores it only after its imports. (The
+        # tracker would unblock the signal.)
+        resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        # The first optimiser imports torch._dynamo, which takes longer than torch itself.
+        multiprocessing.set_forkserver_preload(["d2lperf.processes.launch", "torch._dynamo"])
+        forkserver.ensure_running()
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")  # the fork imports no script
+        try:
+            self.process.start()
+            self.open["end"] = self.process.sentinel
+        except (EOFError, ConnectionError) as error:
+            raise WorkerError(_SERVER_ENDED) from error
+        finally:
+            sys.modules["__main__"] = main
 
     def death(self) -> WorkerError:
         """The error that says how it ended."""

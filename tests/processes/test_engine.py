@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from functools import partial
+from multiprocessing import forkserver
 from pathlib import Path
 
 import numpy as np
@@ -349,6 +350,22 @@ def test_the_stop_button_of_a_terminal():
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+
+
+@pytest.mark.parametrize("step", ["connect_to_new_process", "read_signed"])
+def test_the_stop_button_while_a_worker_starts_leaves_no_worker(step, monkeypatch):
+    really = getattr(forkserver, step)
+
+    def stopped(*args):
+        done = really(*args)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.05)  # the main thread notices
+        return done
+
+    monkeypatch.setattr(forkserver, step, stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run(os.getpid)
+    assert workers_of(os.getpid()) == []
 
 
 SCRIPT = """
