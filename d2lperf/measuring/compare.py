@@ -144,7 +144,7 @@ def compare(
         budget_s: seconds for everything, warm-up included; a comparison that cannot be decided in
             them is refused, where possible before the warm-up. By default about half a second; up
             to 1.7 s for each function (three times that if isolated) where that does not decide,
-            and up to 30 s for very slow functions.
+            and up to 30 s for slow functions or slow first calls.
         isolated: run each function in a process of its own; for functions whose thread pools
             disturb each other. Takes seconds more, and is less precise.
         margin: a difference smaller than this fraction does not count. By default 0.01, or
@@ -261,8 +261,8 @@ class _Run:
             if left < max(subject.first_calls_s[0] / 2, least_s):
                 firsts_s = sum(s.first_calls_s[0] for s in self.subjects)
                 return self._refuse(ends, max(least_s, 2 * self.need * firsts_s))
-            warm_s = min(left, LIMIT_S * self.shares) / (4 * len(self.subjects))
-            calls_s[subject.name] = subject.warm_up(warm_s)
+            most_s = LIMIT_S * self.shares if budget_s is None else left
+            calls_s[subject.name] = subject.warm_up(most_s / (4 * len(self.subjects)))
         began = self.clock()
         self.turns.begin(calls_s, before_s=began - self.began)
         ends, needed_s = self._ends(budget_s, began), self.need * self.turns.round_s()
@@ -311,7 +311,8 @@ class _Run:
                 run = self.result()
                 ratios = [run[name] for name in run.names if name != run.baseline]
                 narrow = now >= began + PRECISE_S * self.shares or all(map(precise, ratios))
-                # A neighbour can hit one function alone for a while: it varies if two looks say so.
+                # A neighbour can hit one function alone for a while: one look that says that it
+                # varies does not end the comparison, two do.
                 before, varied = varied, [ratio.varies for ratio in ratios]
                 sure = {*varied} <= {"", *before}
                 if narrow and sure and all(settled(ratio, run.margin) for ratio in ratios):
