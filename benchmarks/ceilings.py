@@ -149,8 +149,8 @@ def ratios(rounds: int) -> tuple[dict[str, list[float]], d2lperf.Ceilings]:
 def eight_operations() -> dict[str, tuple[Callable[[int], Callable[[], object]], int]]:
     """Operations by name; the notebook on hardware predicts the same kinds.
 
-    Each is a function that takes `n` and gives the operation on one n-th of its data, and an `n`
-    for which the data fit into a core's own cache (about 1 MB or less).
+    Each is a function that takes `n` and gives an n-th of the operation's work, and an `n` for
+    which its data fit into a core's own cache (about 1 MB or less).
     """
     torch.manual_seed(0)
     square, row, weights = torch.randn(1024, 1024), torch.randn(1, 4096), torch.randn(4096, 4096)
@@ -175,6 +175,8 @@ def eight_operations() -> dict[str, tuple[Callable[[int], Callable[[], object]],
         return run
 
     def on_part(fn, data, n):
+        if len(data) < n:
+            raise ValueError(f"{len(data)} rows cannot be divided by {n}")
         part = data[: len(data) // n]
         return lambda: fn(part)
 
@@ -183,7 +185,7 @@ def eight_operations() -> dict[str, tuple[Callable[[int], Callable[[], object]],
 
     return {
         "product of 1024 x 1024": (product, 64),
-        "convolution": (partial(on_part, lambda x: functional.conv2d(x, kernels), images), 16),
+        "convolution": (partial(on_part, lambda x: functional.conv2d(x, kernels), images), 8),
         "linear layer, one row": (partial(on_part, partial(functional.linear, row), weights), 64),
         "sum of two large arrays": (partial(on_part, add, large), 256),
         "sum of a large array": (partial(on_part, torch.sum, large), 128),
@@ -194,19 +196,19 @@ def eight_operations() -> dict[str, tuple[Callable[[int], Callable[[], object]],
 
 
 def regime_by_experiment(make: Callable[[int], Callable[[], object]], n: int) -> str:
-    """What an operation waits for, found without the roofline: by doing small parts of it.
+    """What an operation waits for, by an experiment without ceilings: doing small parts of it.
 
     Overhead, where an n-th takes more than half as long. Otherwise two parts, whose data are in a
     core's own cache, show what the work takes there, without the fixed cost that both have. Memory,
     where that is less than two thirds of what it takes; otherwise arithmetic. Medians of three.
     """
     parts = {"all": make(1), "part": make(n), "half a part": make(2 * n)}
-    ratios, near = [], []
+    shares, near = [], []
     for _ in range(3):
         found = d2lperf.compare(parts, check=False, progress=False)
-        ratios.append(found["part"].ratio)
+        shares.append(found["part"].ratio)
         near.append((found["part"].ratio - found["half a part"].ratio) * 2 * n)
-    if statistics.median(ratios) > 1 / 2:
+    if statistics.median(shares) > 1 / 2:
         return "overhead"
     return "memory" if statistics.median(near) < 2 / 3 else "compute"
 
@@ -244,7 +246,7 @@ def main() -> int:
     print()
     missed = middle > MOST_LOG2 or wrong > 0
     print(f"median of |log2(measured / predicted)|: {middle:.2f} (at most {MOST_LOG2:g})")
-    print(f"limits that the experiment contradicts: {wrong} of 8 (none)")
+    print(f"limits that the experiment contradicts: {wrong} (none)")
     for name, values in found.items():
         ratio = statistics.median(values)
         missed |= name != SCIPY and abs(ratio - 1) > MOST_OFF

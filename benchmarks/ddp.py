@@ -111,7 +111,7 @@ def main() -> int:
         )
         if name == TARGETED:
             reached = ratio >= TARGET and len(ratios) >= 7
-            word = "reached" if reached else "missed"
+            word = "not checked" if len(ratios) < 7 else "reached" if reached else "missed"
             print(f"| target: {TARGET} in at least 7 rounds | | {word} | |")
     wanted = curves[base][0]
     for name in CONTENDERS:

@@ -40,7 +40,7 @@ def seconds(module: str) -> list[float]:
     return [float(part) for part in run.stdout.split()]
 
 
-def judged(added_s: list[float]) -> bool:
+def misses_target(added_s: list[float]) -> bool:
     """Print whether the import reaches its target; return whether it misses it."""
     middle_ms = 1e3 * statistics.median(added_s)
     word = "reached" if middle_ms <= MOST_MS else "missed"
@@ -65,7 +65,7 @@ def main() -> int:
     for name, values in times.items():
         low, middle, high = (1e3 * q for q in statistics.quantiles(values, n=4))
         print(f"import {name:<8} {middle:8.1f} ms (quartiles {low:.1f} and {high:.1f} ms)")
-    return int(judged(times["d2lperf"]) and options.check)
+    return int(misses_target(times["d2lperf"]) and options.check)
 
 
 if __name__ == "__main__":

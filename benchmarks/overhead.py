@@ -51,7 +51,7 @@ WAYS = {
 }
 
 
-def judged(found: dict[str, list[float]]) -> bool:
+def misses_target(found: dict[str, list[float]]) -> bool:
     """Print whether the harness reaches its target; return whether it misses it."""
     middle_ns = 1e9 * statistics.median(found[HARNESS])
     word = "reached" if middle_ns <= MOST_NS else "missed"
@@ -74,7 +74,7 @@ def main() -> int:
     for name, times in found.items():
         cells = [f"{1e9 * t:.1f}" for t in (statistics.median(times), min(times), max(times))]
         print(f"| {name} | " + " | ".join(cells) + " |")
-    return int(judged(found) and options.check)
+    return int(misses_target(found) and options.check)
 
 
 if __name__ == "__main__":

@@ -73,6 +73,11 @@ def claim(line: str) -> tuple[str, str]:
     return outcome, re.sub(r" \(time ratio .*", "", text)
 
 
+def shown(path: Path) -> str:
+    """The name in the tables: a study's has its folder."""
+    return f"{path.parent.name}/{path.name}" if path.parent.name == "deeper" else path.name
+
+
 def rounds(
     paths: list[Path],
     times: int,
@@ -80,20 +85,20 @@ def rounds(
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[dict[str, list[float]], list[str], Claims]:
     """Run all notebooks so many times; return seconds by name, the failures and the claims."""
-    took: dict[str, list[float]] = {path.name: [] for path in paths}
+    took: dict[str, list[float]] = {shown(path): [] for path in paths}
     failures: list[str] = []
     claims: Claims = {}
     for number in range(1, times + 1):
         for path in paths:
             start = clock()
             passed, said, found = run(path)
-            took[path.name].append(clock() - start)
+            took[shown(path)].append(clock() - start)
             for outcome, text in found:
-                claims.setdefault((path.name, text), Counter())[outcome] += 1
+                claims.setdefault((shown(path), text), Counter())[outcome] += 1
             word = "passed" if passed else "FAILED"
-            print(f"round {number}: {path.name} {word} in {took[path.name][-1]:.0f} s", flush=True)
+            print(f"round {number}: {shown(path)} {word} in {took[shown(path)][-1]:.0f} s", flush=True)
             if not passed:
-                failures.append(f"round {number}, {path.name}:\n{said}")
+                failures.append(f"round {number}, {shown(path)}:\n{said}")
     return took, failures, claims
 
 

@@ -23,7 +23,7 @@ from notebooks import build
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
 
-# Words of prose and visible lines of code before the exercises, by the beginning of the name.
+# Words of prose (exercises included) and visible lines of code, by the beginning of the name.
 LIMITS = {"00": (900, 120), "deeper/": (1500, 350), "frameworks/": (1200, 350), "": (3000, 350)}
 MOST_CELLS, MOST_FIGURES, MOST_LINES_A_CELL, MOST_PREDICTIONS = 50, 7, 15, 3
 MOST_WORDS_PRINTED = 8
