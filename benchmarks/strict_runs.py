@@ -92,13 +92,14 @@ def rounds(
         for path in paths:
             start = clock()
             passed, said, found = run(path)
-            took[shown(path)].append(clock() - start)
+            seconds, name = clock() - start, shown(path)
+            took[name].append(seconds)
             for outcome, text in found:
-                claims.setdefault((shown(path), text), Counter())[outcome] += 1
+                claims.setdefault((name, text), Counter())[outcome] += 1
             word = "passed" if passed else "FAILED"
-            print(f"round {number}: {shown(path)} {word} in {took[shown(path)][-1]:.0f} s", flush=True)
+            print(f"round {number}: {name} {word} in {seconds:.0f} s", flush=True)
             if not passed:
-                failures.append(f"round {number}, {shown(path)}:\n{said}")
+                failures.append(f"round {number}, {name}:\n{said}")
     return took, failures, claims
 
 
