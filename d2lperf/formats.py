@@ -57,7 +57,7 @@ def format_interval(low: float, high: float, show: Callable[[float], str]) -> st
 
 
 def print_line(line: str) -> None:
-    """Print a line; never fails, even if stdout is closed or cannot encode a character."""
+    """Print a line; a closed stdout or a character that it cannot encode raises nothing."""
     try:
         print(line)
     except UnicodeEncodeError:

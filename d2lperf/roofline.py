@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from d2lperf import plotting
 from d2lperf.ceilings import Ceilings, measure_ceilings
 from d2lperf.counting import Operation, OperationCounter
 from d2lperf.device import synchronize
 from d2lperf.formats import Shown, Table, format_value
 from d2lperf.measuring import Measurement, measure
 from d2lperf.measuring.sampling import Instruments, undisturbed
+from d2lperf.plotting import style
+from d2lperf.plotting.colours import colours_of
 
 __all__ = ["Estimate", "Explanation", "Roofline", "explain"]
 
@@ -89,20 +90,22 @@ class Roofline:
             ax: where to draw; a new figure by default.
         """
         placed = {n: (f / b, f / s) for n, (f, b, s) in points.items() if min(f, b, s) > 0}
-        peak, x, y = self.ceilings.flops["float32"], {}, {}
-        found = self.ceilings.bandwidth
-        roofs = {"memory": found["triad"]} | {k: v for k, v in found.items() if k == "cache"}
-        xs = [x for x, _ in placed.values()] + [peak / roof for roof in roofs.values()]
-        for name, roof in roofs.items():
-            x[name] = [min(xs) / 2, peak / roof, 4 * max(xs)]
-            y[name] = [min(peak, roof * v) for v in x[name]]
-        words = {"xlabel": "FLOPs for each byte", "ylabel": "rate", "yunit": "FLOP/s"}
-        ax = plotting.lines(x, y, **words, log="xy", ax=ax)
-        for name, line in zip(roofs, ax.lines[-len(roofs) :]):
-            line.set(marker="", ls="--" if name == "cache" else "-", label=f"roof of {name}")
-        for (name, (a, b)), marker in zip(placed.items(), cycle("os^vDPX*")):
-            ax.plot([a], [b], marker, color="black", ms=6, zorder=3, label=name)
-        ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+        peak, found = self.ceilings.flops["float32"], self.ceilings.bandwidth
+        roofs = {"roof of memory": (found["triad"], "-")}
+        if "cache" in found:
+            roofs["roof of cache"] = found["cache"], "--"
+        ends = [at for at, _ in placed.values()] + [peak / roof for roof, _ in roofs.values()]
+        ax, colours, handles = style.axes(ax, 6.0, 3.4), colours_of(placed), []
+        for roof, line in roofs.values():
+            x = [min(ends) / 2, peak / roof, 4 * max(ends)]
+            handles += ax.plot(x, [min(peak, roof * v) for v in x], line, color="black")
+        for (name, (x, y)), marker in zip(placed.items(), cycle("os^vDPX*")):
+            handles += ax.plot([x], [y], marker, color=colours[name], zorder=3)
+        style.frame(ax, "FLOPs for each byte", "rate")
+        style.ticks(ax.xaxis, True)
+        style.ticks(ax.yaxis, True, "FLOP/s")
+        names = [*roofs, *placed]
+        style.legend(ax, handles, names, loc="center left", bbox_to_anchor=(1, 0.5))
         return ax
 
 

@@ -269,12 +269,12 @@ def test_an_estimate_is_the_longest_of_three_times():
 
 
 def test_figures():
-    points = {"product": (1e9, 1e6, 0.02), "copy": (0, 1e6, 0.001)}
+    points = {"product": (1e9, 1e6, 0.02), "_softmax": (1e6, 1e6, 1e-3), "copy": (0, 1e6, 0.001)}
     ax = Roofline(MADE).plot(points)
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert names == ["roof of memory", "roof of cache", "product"]
-    (curve,) = (line for line in ax.lines if len(line.get_xdata()) == 1)
+    assert names == ["roof of memory", "roof of cache", "product", "_softmax"]
+    curve = next(line for line in ax.lines if len(line.get_xdata()) == 1)
     assert (*curve.get_xdata(), *curve.get_ydata()) == pytest.approx((1e3, 5e10))
     assert counted(lambda: X @ X).plot(ax=ax) is ax
     matplotlib.pyplot.close("all")

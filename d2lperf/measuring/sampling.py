@@ -366,7 +366,7 @@ class Turns:
             kept.lower_s[name].append(lower)
             kept.upper_s[name].append(upper)
         if self.count in self._rules.plan_checks and self._planned_badly():
-            # In these rounds functions of similar speed had different plans, so we discard them.
+            # These rounds were taken by plans that do not fit the functions, so we discard them.
             kept.discarded.extend([] for _ in range(self.count))
             for name in phases:
                 kept.lower_s[name].clear()

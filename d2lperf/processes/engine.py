@@ -278,6 +278,11 @@ class Worker:
         finally:
             sys.modules["__main__"] = main
 
+    def tell(self, kind: str, packed: Sequence[memoryview] = ()) -> None:
+        """Send it something, unless it is ending: then its death will arrive."""
+        if "link" in self.open:
+            _send(self.open["link"], kind, packed)
+
     def death(self) -> WorkerError:
         """The error that says how it ended."""
         status, names = self.process.exitcode, {-n: n.name for n in signal.Signals}
@@ -324,7 +329,7 @@ class Crew(AbstractContextManager):
                 raise worker.failure
             worker.busy, worker.value, worker.failure = True, None, None
             worker.place, worker.waits = "", False
-            _send(worker.open["link"], "task", task)
+            worker.tell("task", task)
 
     def gather(self, timeout_s: float = math.inf, deadline_s: float = math.inf) -> list[Any]:
         """Wait for all answers and return them, or raise the reason why one will not come."""
@@ -353,8 +358,7 @@ class Crew(AbstractContextManager):
         """The timeout, with the place of each worker; or the cause, if it arrives meanwhile."""
         asked = [w for w in self.workers if w.busy]
         for worker in asked:
-            if "link" in worker.open:  # otherwise it is ending, and its death will arrive
-                _send(worker.open["link"], "where")
+            worker.tell("where")
         end = time.monotonic() + _PATIENCE_S
         while any(w.busy and not w.place for w in asked) and time.monotonic() < end:
             self._step(end - time.monotonic())
@@ -449,11 +453,10 @@ class Crew(AbstractContextManager):
             for worker in self.workers:
                 if kind is not None and "end" in worker.open:
                     _kill(worker.process.pid)
-                with suppress(KeyError):  # it has ended
-                    if kind is None:
-                        _send(worker.open["link"], "leave")
-                    else:  # we may have stopped inside a message
-                        self._close(worker, "link")
+                if kind is None:
+                    worker.tell("leave")
+                elif "link" in worker.open:  # we may have stopped inside a message
+                    self._close(worker, "link")
             end = time.monotonic() + 3.0  # what workers may take to leave
             while any(w.open.keys() - {"link"} for w in self.workers) and time.monotonic() < end:
                 self._step(end - time.monotonic())

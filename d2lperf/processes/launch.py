@@ -47,7 +47,7 @@ def launch(
             device i), or "auto": the second if there is a device for each worker, else gloo.
         threads: threads of torch in each worker. Default: usable cores / workers, at least 1.
         timeout_s: seconds that one collective may wait for the other ranks.
-        deadline_s: seconds that the whole launch may take, not only `fn`. Default: no limit.
+        deadline_s: seconds from the start of the workers to the last result. Default: no limit.
         on_report: called as `on_report(rank, value)` for each `report(value)` in a worker.
 
     Under ``torchrun`` (RANK and WORLD_SIZE are set) `fn` is called in place, also on many hosts:
