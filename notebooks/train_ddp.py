@@ -87,6 +87,7 @@ def main():
             print(f"epoch {epoch + 1}: {right.item():.0f} of {len(test)} right", flush=True)
     if rank == 0:
         torch.save({"net": net.module.state_dict(), "accuracy": accuracy}, "digits.pt")
+    del net  # DDP holds the group, and the end of a group that is held can hang
     dist.destroy_process_group()
 
 
