@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # imported later, it would hold the process group
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
@@ -87,7 +88,7 @@ def main():
             print(f"epoch {epoch + 1}: {right.item():.0f} of {len(test)} right", flush=True)
     if rank == 0:
         torch.save({"net": net.module.state_dict(), "accuracy": accuracy}, "digits.pt")
-    del net  # DDP holds the group, and the end of a group that is held can hang
+    del net  # so that DDP does not hold the group when it ends
     dist.destroy_process_group()
 
 

@@ -311,8 +311,7 @@ class _Run:
                 run = self.result()
                 ratios = [run[name] for name in run.names if name != run.baseline]
                 narrow = now >= began + PRECISE_S * self.shares or all(map(precise, ratios))
-                # A neighbour can hit one function alone for a while: one look that says that it
-                # varies does not end the comparison, two do.
+                # A neighbour can hit one function for a while: two looks must say that it varies.
                 before, varied = varied, [ratio.varies for ratio in ratios]
                 sure = {*varied} <= {"", *before}
                 if narrow and sure and all(settled(ratio, run.margin) for ratio in ratios):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn  # imported after a group, it would keep that group until Python's end
 from torch.distributed import distributed_c10d as c10d
 from torch.distributed.elastic.utils.store import barrier
 

@@ -91,23 +91,26 @@ def time_axis(ax, y, x0=130, x1=670):
 
 @drawing(250)
 def frontend_backend(ax):
-    """Programs in Python, C++ or Java put operations into the queue of one back end written in
-    C++. A worker thread and two GPU streams take operations from the queue and execute them.
+    """Programs in Python, C++ or Java put operations into the queues of one back end written in
+    C++. A worker thread and two GPU streams each execute the operations of a queue of their own.
     """
     write(ax, 75, 20, "front end", 12, bold=True)
     write(ax, 445, 20, "back end (C++)", 12, bold=True)
-    ax.add_patch(Rectangle((195, 38), 505, 196, facecolor=PALE, edgecolor=GREY, zorder=1))
+    ax.add_patch(Rectangle((195, 38), 505, 206, facecolor=PALE, edgecolor=GREY, zorder=1))
+    lanes = ("worker thread", "GPU stream 0", "GPU stream 1")
+    queued = ("y.sum()", "x + 1"), ("relu", "matmul"), ("copy", "copy")
     for i, name in enumerate(("Python", "C++", "Java")):
-        box(ax, 20, 50 + 64 * i, 110, 44, name, SKY, 12)
-        arrow(ax, (130, 72 + 64 * i), (225, 122 + 14 * i))
-    write(ax, 335, 88, "queues of operations")
-    for i, name in enumerate(("y.sum()", "matmul", "x + 1")):
-        box(ax, 228 + 74 * i, 108, 68, 56, name, ORANGE)
-    for i, name in enumerate(("worker thread", "GPU stream 0", "GPU stream 1")):
-        box(ax, 545, 50 + 64 * i, 135, 44, name, BLUE, 12)
-        arrow(ax, (448, 122 + 14 * i), (545, 72 + 64 * i))
-    write(ax, 160, 218, "issue", color=SOFT)
-    write(ax, 495, 218, "execute", color=SOFT)
+        y = 86 + 58 * i
+        box(ax, 20, y - 22, 110, 44, name, SKY, 12)
+        arrow(ax, (130, y), (236, 144))
+        arrow(ax, (240, 144), (278, y))
+        for k, operation in enumerate(queued[i]):
+            box(ax, 280 + 78 * k, y - 20, 72, 40, operation, ORANGE)
+        box(ax, 545, y - 22, 135, 44, lanes[i], BLUE, 12)
+        arrow(ax, (432, y), (545, y))
+    write(ax, 355, 52, "a queue of operations for each")
+    write(ax, 165, 226, "issue", color=SOFT)
+    write(ax, 488, 226, "execute", color=SOFT)
 
 
 @drawing(180)

@@ -74,6 +74,31 @@ def test_a_failure_ends_the_script_and_is_told(tmp_path, workers, what, said):
     assert run.returncode != 0 and said in run.stderr, run.stderr
 
 
+ENDING = """
+import atexit, os, pathlib
+def left_over():
+    names = [path.read_text() for path in pathlib.Path("/proc/self/task").glob("*/comm")]
+    print("threads of gloo:", sum("gloo" in name and "loop" in name for name in names))
+atexit.register(left_over)  # exit functions run in reverse order: after those of d2lperf
+import torch, torch.distributed as dist
+from d2lperf import launch
+def work():
+    torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)  # imports half of torch
+    dist.all_reduce(torch.ones(1))
+launch(work)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at threads in /proc")
+def test_no_thread_of_gloo_outlives_the_group(tmp_path):
+    """One that still has a tensor to give back when Python ends would abort the process."""
+    script = tmp_path / "ends.py"
+    script.write_text(ENDING)
+    run = torchrun(*TWO_HERE, script)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == ["threads of gloo: 0"] * 2
+
+
 LEFT = """
 import os, warnings, torch.distributed as dist
 from d2lperf import launch
