@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # imported later, it would hold the process group
+import torch.distributed.nn  # if DDP imports it, it holds the process group until the end
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F

@@ -104,7 +104,7 @@ def test_the_table_as_text(three):
 
 
 def test_the_table_says_that_median_and_ratio_are_different_quantities(three):
-    assert "The median includes disturbances; the ratio leaves them out." in str(three)
+    assert "Medians are of all samples; the ratio compares quiet levels and may differ from theirs." in str(three)
     assert "The median includes disturbances" in three._repr_html_()
 
 
