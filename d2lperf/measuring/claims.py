@@ -144,8 +144,8 @@ class Prediction:
         """How far a number is off what was measured, or the word for close."""
         if _positive(number, self.measured):
             factor = max(number / self.measured, self.measured / number)
-            digits = 2 if factor < 1.09 else 1 if factor < 99.5 else 0
-            far = f"a factor of {factor + 0.005 * (digits == 2):.{digits}f}"  # 1.06 for 1.051
+            digits = 3 if factor < 1.055 else 2 if factor < 1.095 else int(factor < 99.5)
+            far = f"a factor of {factor:.{digits}f}"
         else:
             factor, far = math.inf, format_value(abs(self.measured - number), self.unit)
         if number == self.measured or factor < CLOSE:

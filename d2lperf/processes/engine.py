@@ -255,8 +255,7 @@ class Worker:
         self.process = multiprocessing.get_context("forkserver").Process(
             target=_Here, args=(self.index, self.label, settings, link, out, err), daemon=False
         )
-        # In a thread, where no stop button interrupts it. Leaving the block waits for the thread:
-        # then the worker is known, and can be ended.
+        # In a thread, which no stop button interrupts, and which leaving the block waits for.
         with link, out, err, _starting, ThreadPoolExecutor(1) as thread:
             thread.submit(self._start).result()
 

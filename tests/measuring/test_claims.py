@@ -152,6 +152,7 @@ def test_the_line_of_a_score(capsys):
     [
         ((1.0, 1.03), "predicted 1.00, measured 1.03, as predicted"),
         ((2.0, 1.0), "predicted 2.00, measured 1.00, off by a factor of 2.0"),
+        ((1.0, 1.052), "predicted 1.00, measured 1.05, off by a factor of 1.052"),
         ((3, 3), "predicted 3, measured 3, as predicted"),
         ((3251, 7000), "predicted 3,251, measured 7,000, off by a factor of 2.2"),
         ((1.0, 1.3, 0.9, 1.9), "predicted 1.00, measured 1.30 [0.900, 1.90], off by a factor of "
