@@ -314,6 +314,9 @@ def test_all_reduces_give_every_worker_the_sum(workers, size):
 def test_the_benchmark_prints_a_row_for_each_way(monkeypatch, capsys):
     arguments = ["collectives", "--workers", "2", "--mib", "0", "--launches", "1"]
     monkeypatch.setattr(sys, "argv", arguments)
-    collectives.main()
-    rows = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert collectives.main() == 0
+    *rows, last = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()]
     assert rows[2:] == ["| one server", "| every worker serves", "| ring", "| library"]
+    assert last.startswith("* not checked: the targets are for 4 workers")
+    monkeypatch.setattr(sys, "argv", [*arguments, "--check"])
+    assert collectives.main() == 1, "nothing was checked"

@@ -425,11 +425,11 @@ def test_the_neighbour_burns_and_rests_and_ends():
     "judged, kept, broken",
     [
         (
-            lambda seconds: overhead.judged({overhead.HARNESS: seconds, "bare loop": [1.0]}),
+            lambda seconds: overhead.misses_target({overhead.HARNESS: seconds, "bare loop": [1.0]}),
             [59e-9, 60e-9, 90e-9],
             [59e-9, 61e-9, 62e-9],
         ),
-        (import_time.judged, [0.049, 0.05, 0.3], [0.01, 0.051, 0.052]),
+        (import_time.misses_target, [0.049, 0.05, 0.3], [0.01, 0.051, 0.052]),
     ],
     ids=["overhead", "import time"],
 )
