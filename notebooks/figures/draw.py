@@ -108,7 +108,7 @@ def frontend_backend(ax):
             box(ax, 280 + 78 * k, y - 20, 72, 40, operation, ORANGE)
         box(ax, 545, y - 22, 135, 44, lanes[i], BLUE, 12)
         arrow(ax, (432, y), (545, y))
-    write(ax, 355, 52, "a queue of operations for each")
+    write(ax, 355, 52, "a queue for each thread or stream")
     write(ax, 165, 226, "issue", color=SOFT)
     write(ax, 488, 226, "execute", color=SOFT)
 
