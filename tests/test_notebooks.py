@@ -159,7 +159,10 @@ def is_short(notebook, name):
              for _, c in markdown_cells(notebook)]  # fmt: skip
     counts = {
         "words of prose": (sum(len(text.split()) for text in said), most[0]),
-        "words with the exercises": (sum(len(prose(text, tables).split()) for text in whole), most[0]),
+        "words with the exercises": (
+            sum(len(prose(text, tables).split()) for text in whole),
+            most[0],
+        ),
         "visible lines of code": (sum(lines(c.source) for _, c in visible(notebook)), most[1]),
         "code cells": (len(code_cells(notebook, True)), MOST_CELLS),
         "figures": (sum(has_figure(c) for _, c in code_cells(notebook, True)), MOST_FIGURES),
