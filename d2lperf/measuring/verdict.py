@@ -257,7 +257,7 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> tuple:
     p = stats.excess_p(more, fewer, max(0.5, exposed[worst] / sum(exposed)))
     if more - fewer >= LEAST_SHARE * total and more >= 2 * fewer and p < SUSPECT_P:
         key, proven = keys[worst], p < PROVEN_P
-        found = f"was slow in {more} of {total} rounds in which {keys[1 - worst]!r} was not"
+        found = f"in {more} of {total} rounds it was slow and {keys[1 - worst]!r} was not"
     else:
         # In quiet rounds: how far does a phase's upper quartile lie above its lower one, and how
         # much further than the other's?
@@ -267,14 +267,14 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> tuple:
         if low <= math.log(UNSTEADY) and high >= -math.log(UNSTEADY):
             return none
         key, proven = (name if low > 0 else other), True
-        found = "takes now more, now less time from call to call"
+        found = "its time changes from call to call"
     limit = stats.quiet_limit([v for pair in rounds.lower_s[key] for v in pair])[1]
     samples_s = rounds.samples_s[key]
     # Times that spread widely without two clusters: the upper quartile stands for the slow ones.
     slow_s = stats.median([s for s in samples_s if s > limit] or [stats.quartiles(samples_s)[1]])
-    reason = f"{key!r} {'varies' if proven else 'may vary'} by itself: it {found}"
+    reason = f"{key!r} {'varies' if proven else 'may vary'} by itself: {found}"
     if proven:
-        reason += "; put so many calls into one function that the variation averages out"
+        reason += "; time many calls as one, so that the variation averages out"
     return key, slow_s, proven, reason
 
 

@@ -413,6 +413,36 @@ def three_regimes(ax):
             write(ax, 214 if most else x + 8, y + 10 + 22 * i, name, ha="left", color=color)
 
 
+@drawing(262)
+def computer(ax):
+    """A processor with two cores, each with its caches L1 and L2, and a shared cache L3. Memory is
+    beside the processor. A GPU with its own memory, an SSD and a network card are behind PCIe.
+    """
+    arrow(
+        ax, (34, 30), (660, 30), "farther from the core: larger and slower", dy=-13, lw=1, size=11
+    )
+    ax.add_patch(Rectangle((20, 44), 382, 118, facecolor=PALE, edgecolor=GREY, zorder=1))
+    box(ax, 292, 58, 96, 90, "L3", ORANGE, 12)
+    for i in range(2):
+        y = 58 + 50 * i
+        for x, w, name, colour in (
+            (34, 92, f"core {i}", BLUE),
+            (140, 56, "L1", RED),
+            (210, 68, "L2", GREEN),
+        ):
+            box(ax, x, y, w, 40, name, colour, 12)
+            arrow(ax, (x + w, y + 20), (x + w + 14, y + 20), head="-", lw=2)
+    write(ax, 211, 176, "processor", color=SOFT)
+    box(ax, 470, 58, 190, 90, "memory", SKY, 12)
+    arrow(ax, (388, 103), (470, 103), head="-", lw=2)
+    arrow(ax, (388, 148), (388, 190), head="-", lw=2)
+    arrow(ax, (60, 190), (660, 190), "PCIe", dx=95, head="-", lw=2)
+    devices = (60, 210, "GPU | its own memory"), (310, 120, "SSD"), (470, 190, "network card")
+    for x, w, name in devices:
+        arrow(ax, (x + w / 2, 190), (x + w / 2, 210), head="-", lw=2)
+        box(ax, x, 210, w, 40, name, PURPLE, 12)
+
+
 @drawing(250)
 def float_formats(ax):
     """Bits of three number formats, to scale. float32: 1 sign, 8 exponent and 23 fraction bits.

@@ -104,8 +104,8 @@ def test_the_table_as_text(three):
 
 
 def test_the_table_says_that_median_and_ratio_are_different_quantities(three):
-    assert "Medians are of all samples; the ratio compares quiet levels" in str(three)
-    assert "Medians are of all samples; the ratio compares quiet levels" in three._repr_html_()
+    assert "Medians include disturbances; the ratio leaves them out" in str(three)
+    assert "Medians include disturbances; the ratio leaves them out" in three._repr_html_()
 
 
 def test_rounds_and_discarded_have_one_meaning_in_text_frame_and_attribute():
