@@ -92,12 +92,12 @@ def time_axis(ax, y, x0=130, x1=670):
 @drawing(250)
 def frontend_backend(ax):
     """Programs in Python, C++ or Java put operations into the queues of one back end written in
-    C++. A worker thread and two GPU streams each execute the operations of a queue of their own.
+    C++. Three streams on two GPUs each execute the operations of a queue of their own.
     """
     write(ax, 75, 20, "front end", 12, bold=True)
     write(ax, 445, 20, "back end (C++)", 12, bold=True)
     ax.add_patch(Rectangle((195, 38), 505, 206, facecolor=PALE, edgecolor=GREY, zorder=1))
-    lanes = ("worker thread", "GPU stream 0", "GPU stream 1")
+    lanes = ("GPU 0\nstream 0", "GPU 0\nstream 1", "GPU 1\nstream 0")
     queued = ("y.sum()", "x + 1"), ("relu", "matmul"), ("copy", "copy")
     for i, name in enumerate(("Python", "C++", "Java")):
         y = 86 + 58 * i
@@ -108,7 +108,7 @@ def frontend_backend(ax):
             box(ax, 280 + 78 * k, y - 20, 72, 40, operation, ORANGE)
         box(ax, 545, y - 22, 135, 44, lanes[i], BLUE, 12)
         arrow(ax, (432, y), (545, y))
-    write(ax, 355, 52, "a queue for each thread or stream")
+    write(ax, 355, 52, "a queue for each stream")
     write(ax, 165, 226, "issue", color=SOFT)
     write(ax, 488, 226, "execute", color=SOFT)
 
@@ -435,7 +435,7 @@ def computer(ax):
     write(ax, 211, 176, "processor", color=SOFT)
     box(ax, 470, 58, 190, 90, "memory", SKY, 12)
     arrow(ax, (388, 103), (470, 103), head="-", lw=2)
-    arrow(ax, (388, 148), (388, 190), head="-", lw=2)
+    arrow(ax, (346, 162), (346, 190), head="-", lw=2)
     arrow(ax, (60, 190), (660, 190), "PCIe", dx=95, head="-", lw=2)
     devices = (60, 210, "GPU | its own memory"), (310, 120, "SSD"), (470, 190, "network card")
     for x, w, name in devices:
