@@ -23,14 +23,14 @@ TABLE = """\
 eager          37.1 µs      20.0 ms   1 (baseline)
 scripted       28.2 µs      1.25 ms   0.760 [0.752, 0.768]     faster
 95 % intervals from 24 rounds in 0.51 s (2 discarded)
-Medians include disturbances; the ratio leaves them out and may differ from theirs.
+The ratio leaves out disturbed calls, so it may differ from the ratio of the medians.
 """
 TABLE_ON_A_BUSY_MACHINE = """\
            median time   first call   time relative to eager   verdict
 eager          1.22 ms       1.20 s   1 (baseline)
 scripted       1.19 ms      1.35 ms   0.981 [0.902, 1.068]     not decided
 95 % intervals from 120 to 128 rounds in 1.17 s (0 to 8 discarded)
-Medians include disturbances; the ratio leaves them out and may differ from theirs.
+The ratio leaves out disturbed calls, so it may differ from the ratio of the medians.
 not decided (scripted): 'scripted' varies by itself (a lot): put more calls into it
 note: two levels of scripted: 1.05 ms and 2.40 ms
 """
@@ -42,7 +42,7 @@ SWEEP = """\
 1,000   eager           100 µs   1 (baseline)
 1,000   scripted        100 µs   1.003 [1.000, 1.005]            no measurable difference
 95 % intervals; 0.75 s in all
-Medians include disturbances; the ratio leaves them out and may differ from theirs.
+The ratio leaves out disturbed calls, so it may differ from the ratio of the medians.
 no measurable difference (scripted): within 0.5 % (rows 1,000)
 """
 SWEEP_ON_ANOTHER_MACHINE = (

@@ -249,7 +249,7 @@ class Comparison(Shown, Saved):
         footer = [
             f"{self.confidence * 100:g} % intervals from {used} round{'s' * (used != '1')} in "
             f"{self.elapsed_s:.2f} s ({out} discarded)",
-            "Medians include disturbances; the ratio leaves them out and may differ from theirs.",
+            "The ratio leaves out disturbed calls, so it may differ from the ratio of the medians.",
             *(f"{word} ({', '.join(them)}): {why}" for (word, why), them in names.items()),
             *(f"note: two levels of {name}: {times}" for name, times in levels.items()),
             *(f"note: {note}" for note in self.notes),
