@@ -88,7 +88,7 @@ def main():
             print(f"epoch {epoch + 1}: {right.item():.0f} of {len(test)} right", flush=True)
     if rank == 0:
         torch.save({"net": net.module.state_dict(), "accuracy": accuracy}, "digits.pt")
-    del net  # this, too
+    del net  # avoids that abort, too
     dist.destroy_process_group()
 
 
