@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # with gloo, avoids an abort at the end
+import torch.distributed.nn  # with gloo, avoids an abort at the end (notebook 08)
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
@@ -88,7 +88,7 @@ def main():
             print(f"epoch {epoch + 1}: {right.item():.0f} of {len(test)} right", flush=True)
     if rank == 0:
         torch.save({"net": net.module.state_dict(), "accuracy": accuracy}, "digits.pt")
-    del net  # avoids that abort, too
+    del net  # avoids an abort, too (notebook 08)
     dist.destroy_process_group()
 
 

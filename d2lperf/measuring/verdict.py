@@ -257,7 +257,8 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> tuple:
     p = stats.excess_p(more, fewer, max(0.5, exposed[worst] / sum(exposed)))
     if more - fewer >= LEAST_SHARE * total and more >= 2 * fewer and p < SUSPECT_P:
         key, proven = keys[worst], p < PROVEN_P
-        found = f"it alone was slow in {100 * more / total:.0f} % of all rounds"
+        share = f"{100 * more / total:.0f} % of all rounds"
+        found = f"in {share} it was slow and {keys[1 - worst]!r} was not"
     else:
         # In quiet rounds: how far does a phase's upper quartile lie above its lower one, and how
         # much further than the other's?
