@@ -31,7 +31,7 @@ eager          1.22 ms       1.20 s   1 (baseline)
 scripted       1.19 ms      1.35 ms   0.981 [0.902, 1.068]     not decided
 95 % intervals from 120 to 128 rounds in 1.17 s (0 to 8 discarded)
 The ratio leaves out disturbed calls, so it may differ from the ratio of the medians.
-not decided (scripted): 'scripted' varies by itself: in 34 % of all rounds it was slow and 'eager' was not; time many calls as one
+not decided (scripted): 'scripted' varies by itself: its time changes (a lot); time many
 note: two levels of scripted: 1.05 ms and 2.40 ms
 """
 HTML = "<tr><th>scripted</th><td>28.2 µs</td><td>0.760 [0.752, 0.768]</td><td>faster</td></tr>"
