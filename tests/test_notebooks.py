@@ -152,15 +152,13 @@ def is_short(notebook, name):
     most = next(limit for start, limit in LIMITS.items() if name.startswith(start))
     said = [re.sub(r"\((attachment|https?:)[^)]*\)", "", c.source)
             for _, c in markdown_cells(notebook, True)]  # fmt: skip
-    # The exercises' tasks are read, too. Hints and answers are folded. The tables of sources in 02
-    # and of a script's lines in 08 are looked up, not read.
-    tables = not name.startswith(("02", "08-"))
+    # The exercises' tasks are read, too. Hints and answers are folded.
     whole = [re.sub(r"<details>.*?</details>", "", c.source, flags=re.S)
              for _, c in markdown_cells(notebook)]  # fmt: skip
     counts = {
         "words of prose": (sum(len(text.split()) for text in said), most[0]),
         "words with the exercises": (
-            sum(len(prose(text, tables).split()) for text in whole),
+            sum(len(prose(text, True).split()) for text in whole),
             most[0],
         ),
         "visible lines of code": (sum(lines(c.source) for _, c in visible(notebook)), most[1]),
