@@ -1,11 +1,11 @@
-"""Train a ResNet-18 on digits, on several devices (torchrun --nproc-per-node=2 train_ddp.py)."""
+"""Train a ResNet-18 on digits (torchrun --standalone --nproc-per-node=2 train_ddp.py)."""
 
 import os
 from itertools import pairwise
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # with gloo, avoids an abort at the end (notebook 08)
+import torch.distributed.nn  # with gloo, avoids an abort at the end
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
@@ -88,7 +88,7 @@ def main():
             print(f"epoch {epoch + 1}: {right.item():.0f} of {len(test)} right", flush=True)
     if rank == 0:
         torch.save({"net": net.module.state_dict(), "accuracy": accuracy}, "digits.pt")
-    del net  # avoids an abort, too (notebook 08)
+    del net  # avoids an abort, too
     dist.destroy_process_group()
 
 

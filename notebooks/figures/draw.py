@@ -174,6 +174,34 @@ def data_parallel_step(ax):
         arrow(ax, (531, y + 53), (592, y + 53), "$g_0{+}g_1$", dx=-2, dy=-14, size=12)
 
 
+@drawing(250)
+def three_splits(ax):
+    """Three ways to split training over two devices. Split the network: each device has some of
+    the layers. Split each layer: each device has half of every layer. Split the data: each device
+    has all layers and half of the batch.
+    """
+    titles = "split the network", "split each layer", "split the data"
+    for k, title in enumerate(titles):
+        x0 = 94 + 212 * k
+        write(ax, x0 + 88, 16, title, 12, bold=True)
+        write(ax, x0 + 15, 42, "batch", 10.5, color=SOFT)
+        write(ax, x0 + 115, 42, "layers", 10.5, color=SOFT)
+        for d, colour in enumerate(RANKS[:2]):
+            y = 60 + 124 * d
+            ax.add_patch(Rectangle((x0 - 8, y - 6), 198, 72, fc=PALE, zorder=1))
+            if not k:
+                write(ax, 78, y + 30, f"device {d}", ha="right", color=colour, bold=True)
+            if k or not d:  # the first layers read the batch
+                cell(ax, x0, y + 30 * (k == 2) * d, 30, 30 if k == 2 else 60, "", GREY, 0.8)
+            for layer in range(4):
+                if k or layer // 2 == d:
+                    at = x0 + 46 + 36 * layer, y + 30 * (k == 1) * d
+                    cell(ax, *at, 30, 30 if k == 1 else 60, "", colour, 0.55)
+        for layer in ((1.5,), (0.5, 1.5, 2.5), (1.5,))[k]:  # where they send
+            x = x0 + 61 + 36 * layer
+            arrow(ax, (x, 128), (x, 176), head="<|-|>")
+
+
 def ring_steps(n):
     """Return how many ranks are summed, [rank][chunk]: first, after each of the two phases."""
     count = [[1] * n for _ in range(n)]
@@ -253,15 +281,16 @@ def column_row_parallel(ax):
 
 @drawing(290)
 def fsdp(ax):
-    """Two devices, each with one half of a layer's parameters W. An all-gather gives both the
-    whole layer; they compute and free the other half. In the backward pass a reduce-scatter leaves
+    """Two devices, each with one half of a piece's parameters W. An all-gather gives both the
+    whole piece; they compute and free the other half. In the backward pass a reduce-scatter leaves
     each device with one half of the summed gradients G.
     """
     own, whole = ((0,), (1,)), ((0, 1), (0, 1))
     gather, scatter = ("all-\ngather", ORANGE), ("reduce-\nscatter", ORANGE)
-    start = [("W", own, "half each"), ("W", whole, "whole layer")]
+    start = [("W", own, "half each"), ("W", whole, "whole piece")]
     lines = [("forward", [*start, ("W", own, "half each")], [gather, ("forward,\nfree", BLUE)]),
-             ("backward", [*start, ("G", whole, "own gradients"), ("G", own, "mean, half each")],
+             ("backward", [*start, ("$G_d$", whole, "own gradients"),
+                           (r"$\bar{G}$", own, "mean, half each")],
               [gather, ("backward,\nfree", BLUE), scatter])]  # fmt: skip
     for k, (name, states, steps) in enumerate(lines):
         y = 50 + 140 * k
@@ -274,7 +303,8 @@ def fsdp(ax):
             for d, part in ((0, 0), (0, 1), (1, 0), (1, 1)):
                 there = part in held[d]
                 at = x + 34 * part, y + 40 * d
-                cell(ax, *at, 33, 30, letter * there, RANKS[part], 0.5 if there else 0.06, 11)
+                text = letter.replace("_d", f"_{d}") if there else ""
+                cell(ax, *at, 33, 30, text, RANKS[part], 0.5 if there else 0.06, 11)
         for i, (text, colour) in enumerate(steps):
             x = 124 + 168 * i
             arrow(ax, (x + 72, y + 35), (x + 164, y + 35), text, colour, dy=-20, lw=2)
