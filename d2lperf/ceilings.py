@@ -29,6 +29,7 @@ CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 SAMPLING_S, MOST_S = 5.0, 9.0  # of sampling, and of everything: no round begins after it
 SLOWEST_S = 0.25  # calls that would take longer are not tried
 DTYPES = ("float32", "bfloat16", "float16", "int8")
+CONVOLUTION = "convolution"
 _session: dict[tuple, Ceilings] = {}
 
 
@@ -37,7 +38,8 @@ class Ceilings(Shown, Saved):
     """The best that a device was seen to do.
 
     Attributes:
-        flops: dtype -> FLOP/s of matrix products (for int8, integer operations).
+        flops: dtype -> FLOP/s of matrix products (for int8, integer operations); "convolution" ->
+            FLOP/s of convolutions in float32.
         bandwidth: B/s, read and written: of memory "triad" and "copy", "cache" (the last level),
             "new memory", "to device, pageable" and so on.
         overhead_s: seconds of a tiny operation.
@@ -71,6 +73,8 @@ class Ceilings(Shown, Saved):
     def table(self) -> Table:
         """Return what is shown: a row for each ceiling, with the quartiles of its samples."""
         found = {k: (f"matrix products, {k}", rate, "FLOP/s") for k, rate in self.flops.items()}
+        if CONVOLUTION in found:
+            found[CONVOLUTION] = ("convolutions, float32", *found[CONVOLUTION][1:])
         found |= {k: (f"bandwidth, {k}", rate, "B/s") for k, rate in self.bandwidth.items()}
         found["functions"] = ("exponentials", self.functions / 1e9, "billion/s")
         found["overhead"] = ("overhead of an operation", self.overhead_s, "s")
@@ -162,6 +166,7 @@ def measure_ceilings(
         tqdm(total=MOST_S, bar_format=layout, leave=False, disable=off) as bar,
     ):
         _add_products(device, add, notes)
+        _add_convolutions(device, add)
         _add_arrays(device, add, notes, max(caches.values(), default=0))
         _add_transfers(device, add, notes)
         _add_tiny(device, add)
@@ -178,7 +183,7 @@ def measure_ceilings(
     tiny = [name for name in samples if name.startswith("tiny")]
     tiny_s = [1 / best.pop(name) for name in tiny]
     found = Ceilings(
-        flops={name: best.pop(name) for name in DTYPES if name in best},
+        flops={name: best.pop(name) for name in (*DTYPES, CONVOLUTION) if name in best},
         functions=best.pop("functions"),
         bandwidth=best,
         overhead_s=stats.median(tiny_s),
@@ -208,6 +213,21 @@ def _add_products(device: torch.device, add: Callable, notes: list[str]) -> None
                 notes.append(f"no products of {name}: {str(error).splitlines()[0]}")
                 break
             size *= 2
+
+
+def _add_convolutions(device: torch.device, add: Callable) -> None:
+    """Convolutions of 3 x 3 over ever more images.
+
+    They have kernels of their own, which may be faster than products (oneDNN and MKL on some CPUs),
+    and on a GPU another default precision (TF32).
+    """
+    images, call_s = 2, 0.0
+    kernels = torch.ones(128, 128, 3, 3, device=device)
+    while images <= 128 and 4 * call_s < SLOWEST_S / 4:
+        x = torch.ones(images, 128, 28, 28, device=device)
+        flops = 2.0 * images * 128 * 26 * 26 * 128 * 9
+        call_s = add(CONVOLUTION, flops, lambda x=x: functional.conv2d(x, kernels))
+        images *= 4
 
 
 def _add_arrays(device: torch.device, add: Callable, notes: list[str], last: int) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from d2lperf.ceilings import Ceilings, measure_ceilings
+from d2lperf.ceilings import CONVOLUTION, Ceilings, measure_ceilings
 from d2lperf.counting import Operation, OperationCounter
 from d2lperf.device import synchronize
 from d2lperf.formats import Shown, Table, format_value
@@ -55,7 +55,7 @@ class Roofline:
         self,
         flops: float,
         bytes: float | Mapping[str, float],
-        dtype: torch.dtype = torch.float32,
+        dtype: torch.dtype | str = torch.float32,
         *,
         functions: float = 0.0,
     ) -> Estimate:
@@ -66,7 +66,8 @@ class Roofline:
             bytes: bytes that it reads and writes. A number counts as in the cache if it fits into
                 half of the last level. A dictionary has them by place ("memory", "cache" or
                 another key of the ceilings' bandwidth).
-            dtype: of its numbers; the rate is that of float32 where it was not measured.
+            dtype: of its numbers, or "convolution" for one in float32; the rate is that of products
+                in float32 where it was not measured.
             functions: evaluations of exp and the like.
         """
         made = self.ceilings
@@ -241,7 +242,7 @@ def explain(
     with undisturbed(), counter:
         fn()
     ops, predict = counter.operations, Roofline(ceilings).predict
-    pairs = [(o, predict(o.flops, o.bytes, o.dtype, functions=o.functions)) for o in ops]
+    pairs = [(o, predict(o.flops, o.bytes, _rate(o), functions=o.functions)) for o in ops]
     total_s, spent_s = sum(e.seconds for _, e in pairs), sum(o.seconds for o in ops) or 1.0
     shares, uncounted = dict.fromkeys((OVERHEAD, MEMORY, COMPUTE), 0.0), Counter()
     for op, (seconds, regime) in pairs:
@@ -263,6 +264,11 @@ def explain(
     )
 
 
+def _rate(op: Operation) -> torch.dtype | str:
+    """Whose rate is that of the operation."""
+    return CONVOLUTION if "convolution" in op.name and op.dtype == torch.float32 else op.dtype
+
+
 def _help(pairs: list, regime: str, uncounted: Counter, rates: dict[str, float]) -> str:
     """What helps against most of the time that is predicted in the regime."""
     if sum(uncounted.values()) > 0.5:
@@ -276,7 +282,7 @@ def _help(pairs: list, regime: str, uncounted: Counter, rates: dict[str, float])
             key = "functions" if op.functions else str(op.dtype).removeprefix("torch.")
         seconds[key] += estimate.seconds * (estimate.regime == regime)
     key = seconds.most_common(1)[0][0]
-    best = max(rates, key=lambda name: rates[name] * (name != "int8"))
+    best = max(rates, key=lambda name: rates[name] * (name not in ("int8", CONVOLUTION)))
     gain = rates[best] / rates.get(key, math.inf)
     if gain > 1.2:
         return f"lower precision: products in {best} are {gain:.1f} times as fast here"

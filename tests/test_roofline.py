@@ -268,6 +268,21 @@ def test_an_estimate_is_the_longest_of_three_times():
     assert predict(10, 10) == (2e-6, "overhead")
 
 
+def test_a_convolution_in_float32_has_a_rate_of_its_own():
+    flops = MADE.flops | {"convolution": 4e11}
+
+    def seconds(dtype, **changes):
+        images, kernels = IMAGES.to(dtype), torch.ones(32, 16, 3, 3, dtype=dtype)
+        found = counted(lambda: functional.conv2d(images, kernels), **changes)
+        return found.predicted_s, found.help
+
+    (plain_s, _), (own_s, help) = seconds(torch.float32), seconds(torch.float32, flops=flops)
+    assert plain_s == pytest.approx(4 * own_s)
+    assert "products in bfloat16 are 3.0 times as fast" in help
+    assert seconds(torch.bfloat16, flops=flops)[0] == pytest.approx(plain_s / 3)
+    assert counted(lambda: X @ X, flops=flops).predicted_s == counted(lambda: X @ X).predicted_s
+
+
 def test_figures():
     points = {"product": (1e9, 1e6, 0.02), "_softmax": (1e6, 1e6, 1e-3), "copy": (0, 1e6, 0.001)}
     ax = Roofline(MADE).plot(points)
@@ -298,6 +313,7 @@ def test_ceilings_follow_from_the_clock(monkeypatch, tmp_path):
     monkeypatch.setattr(ceilings, "CACHES", tmp_path)
     found = measure_ceilings("cpu", instruments=slow_clock())
     assert found.flops["float32"] == pytest.approx(2 * 256**3 / 0.05)
+    assert found.flops["convolution"] == pytest.approx(2 * (2 * 128 * 26**2) * 128 * 9 / 0.05)
     assert found.bandwidth["triad"] == pytest.approx(1.5 * found.bandwidth["copy"])
     assert found.overhead_s == pytest.approx(0.05)
     assert "cache" not in found.bandwidth
@@ -307,6 +323,7 @@ def test_ceilings_follow_from_the_clock(monkeypatch, tmp_path):
     assert len(found.samples["triad"]) >= 1
     text = str(found)
     assert "matrix products, float32" in text
+    assert "convolutions, float32" in text
     assert "caches: unknown" in text
 
     found.save(tmp_path / "ceilings.json")
