@@ -88,9 +88,7 @@ class Ceilings(Shown, Saved):
         foot = [f"{self.device}; threads: {self.machine.torch_threads}"] if self.machine else []
         foot += [f"caches: {sizes}"]
         foot += ["These numbers change with the clock rate and with other programs."]
-        return Table(
-            ["", "ceiling", "quartiles of all samples"], rows, foot + self.notes, right=(1, 2)
-        )
+        return Table(["", "ceiling", "quartiles"], rows, foot + self.notes, right=(1, 2))
 
 
 def cache_sizes() -> dict[str, int]:

@@ -137,7 +137,7 @@ class Subject:
         self._fn, self._setup, self._rules = fn, setup, rules
         self._clock = instruments.clock
         self._ask_torch = instruments.synchronize == "auto"
-        self._wait = None if self._ask_torch else instruments.synchronize
+        self._wait = synchronizer() if self._ask_torch else instruments.synchronize
         self._tick_s = 0.0
 
     @property

@@ -119,6 +119,14 @@ def test_samples_on_a_device_are_longer_and_always_synchronised(clock):
     assert waits == [0.0, pytest.approx(2e-3)]
 
 
+def test_the_first_call_does_not_pay_for_work_that_is_under_way(monkeypatch):
+    log = []
+    name = "d2lperf.measuring.sampling.synchronizer"
+    monkeypatch.setattr(name, lambda: lambda: log.append("wait"))
+    Subject("fn", lambda: log.append("call")).call()
+    assert log == ["wait", "call", "wait"]
+
+
 def test_functions_of_like_speed_get_the_very_same_plan(clock):
     a, b, c = (subject(clock, clock.work(s), n) for n, s in (("a", 1e-5), ("b", 1.4e-5), ("c", 1)))
     plans = common_plans([a, b], {"a": 1e-5, "b": 1.4e-5})
