@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # with gloo, avoids an abort at the end
+import torch.distributed.nn  # works around a bug of PyTorch 2.13 with gloo
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
@@ -86,7 +86,7 @@ def main():
             print(f"epoch {epoch + 1}: {right.item():.0f} of {len(test)} right", flush=True)
     if rank == 0:
         torch.save({"net": net.module.state_dict(), "accuracy": accuracy}, "digits.pt")
-    del net  # avoids an abort, too
+    del net  # the same bug
     dist.destroy_process_group()
 
 
