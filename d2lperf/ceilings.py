@@ -126,7 +126,7 @@ def measure_ceilings(
 
     Returns:
         `Ceilings`, remembered for each device, number of threads and precision of float32 products
-        (`torch.set_float32_matmul_precision`); `.save(path)` keeps them.
+        (`torch.set_float32_matmul_precision`) and convolutions; `.save(path)` keeps them.
 
     Raises:
         RuntimeError: the device is not there.
@@ -134,7 +134,8 @@ def measure_ceilings(
     from tqdm.auto import tqdm
 
     device = torch.device(device) if device is not None else try_gpu()
-    key = str(device), torch.get_num_threads(), torch.get_float32_matmul_precision()
+    precision = torch.get_float32_matmul_precision(), _convolution_precision()
+    key = str(device), torch.get_num_threads(), precision
     if instruments is None and key in _session:
         return _session[key]
     given = instruments or Instruments()
@@ -164,7 +165,7 @@ def measure_ceilings(
         tqdm(total=MOST_S, bar_format=layout, leave=False, disable=off) as bar,
     ):
         _add_products(device, add, notes)
-        _add_convolutions(device, add)
+        _add_convolutions(device, add, notes)
         _add_arrays(device, add, notes, max(caches.values(), default=0))
         _add_transfers(device, add, notes)
         _add_tiny(device, add)
@@ -213,19 +214,29 @@ def _add_products(device: torch.device, add: Callable, notes: list[str]) -> None
             size *= 2
 
 
-def _add_convolutions(device: torch.device, add: Callable) -> None:
-    """Convolutions of 3 x 3 over ever more images.
+def _add_convolutions(device: torch.device, add: Callable, notes: list[str]) -> None:
+    """Convolutions of 3 x 3 in float32, over ever more images as long as they are fast enough.
 
     They have kernels of their own, which may be faster than products (oneDNN and MKL on some CPUs),
     and on a GPU another default precision (TF32).
     """
     images, call_s = 2, 0.0
-    kernels = torch.ones(128, 128, 3, 3, device=device)
-    while images <= 128 and 4 * call_s < SLOWEST_S / 4:
-        x = torch.ones(images, 128, 28, 28, device=device)
+    kernels = torch.rand(128, 128, 3, 3, device=device)
+    while images <= 128 and 4 * call_s < SLOWEST_S / 4:  # on a CPU more images are not faster
+        x = torch.rand(images, 128, 28, 28, device=device)
         flops = 2.0 * images * 128 * 26 * 26 * 128 * 9
-        call_s = add(CONVOLUTION, flops, lambda x=x: functional.conv2d(x, kernels))
+        try:
+            call_s = add(CONVOLUTION, flops, lambda x=x: functional.conv2d(x, kernels))
+        except RuntimeError as error:
+            notes.append(f"no convolutions: {str(error).splitlines()[0]}")
+            break
         images *= 4
+
+
+def _convolution_precision() -> Any:
+    """What float32 convolutions are computed in on a GPU; its name depends on torch's version."""
+    cudnn = torch.backends.cudnn
+    return cudnn.conv.fp32_precision if hasattr(cudnn, "conv") else cudnn.allow_tf32
 
 
 def _add_arrays(device: torch.device, add: Callable, notes: list[str], last: int) -> None:

@@ -1,8 +1,9 @@
 """What limits a function on this machine: overhead, memory or arithmetic?
 
 An operation takes at least the longest of three times: the overhead of any operation; its bytes by
-the bandwidth of where they are; its FLOPs by the rate of matrix products of its dtype (the roofline
-of S. Williams, A. Waterman, D. Patterson, *CACM* 52(4), 2009, and the overhead). These add up.
+the bandwidth of where they are; its FLOPs by the rate of matrix products of its dtype, or of
+convolutions (the roofline of S. Williams, A. Waterman, D. Patterson, *CACM* 52(4), 2009, and the
+overhead). These add up.
 What an operation does is counted by the rules of `d2lperf.counting`.
 """
 
@@ -85,6 +86,8 @@ class Roofline:
 
     def plot(self, points: Mapping[str, tuple[float, float, float]], ax: Any = None) -> Any:
         """Draw the ceilings of memory, cache and float32 with measured points; return the axes.
+
+        The flat roof is the rate of products. Convolutions may lie above it.
 
         Args:
             points: name -> (FLOPs, bytes, seconds). What has no FLOPs has no place in the figure.
@@ -242,7 +245,7 @@ def explain(
     with undisturbed(), counter:
         fn()
     ops, predict = counter.operations, Roofline(ceilings).predict
-    pairs = [(o, predict(o.flops, o.bytes, _rate(o), functions=o.functions)) for o in ops]
+    pairs = [(o, predict(o.flops, o.bytes, _rate_key(o), functions=o.functions)) for o in ops]
     total_s, spent_s = sum(e.seconds for _, e in pairs), sum(o.seconds for o in ops) or 1.0
     shares, uncounted = dict.fromkeys((OVERHEAD, MEMORY, COMPUTE), 0.0), Counter()
     for op, (seconds, regime) in pairs:
@@ -264,8 +267,8 @@ def explain(
     )
 
 
-def _rate(op: Operation) -> torch.dtype | str:
-    """Whose rate is that of the operation."""
+def _rate_key(op: Operation) -> torch.dtype | str:
+    """The key, in `Ceilings.flops`, of the rate that limits an operation."""
     return CONVOLUTION if "convolution" in op.name and op.dtype == torch.float32 else op.dtype
 
 
@@ -273,13 +276,13 @@ def _help(pairs: list, regime: str, uncounted: Counter, rates: dict[str, float])
     """What helps against most of the time that is predicted in the regime."""
     if sum(uncounted.values()) > 0.5:
         return f"not known: nobody counts the work of {uncounted.most_common(1)[0][0]}"
-    seconds: Counter[str] = Counter()
+    rates, seconds = {CONVOLUTION: rates["float32"], **rates}, Counter()
     for op, estimate in pairs:
         key = regime
         if regime == MEMORY:
             key = "new memory" if "new memory" in op.bytes else op.kind
         elif regime == COMPUTE:
-            key = "functions" if op.functions else str(op.dtype).removeprefix("torch.")
+            key = "functions" if op.functions else str(_rate_key(op)).removeprefix("torch.")
         seconds[key] += estimate.seconds * (estimate.regime == regime)
     key = seconds.most_common(1)[0][0]
     best = max(rates, key=lambda name: rates[name] * (name not in ("int8", CONVOLUTION)))

@@ -269,7 +269,7 @@ def test_an_estimate_is_the_longest_of_three_times():
 
 
 def test_a_convolution_in_float32_has_a_rate_of_its_own():
-    flops = MADE.flops | {"convolution": 4e11}
+    flops, slower = (MADE.flops | {"convolution": rate} for rate in (4e11, 1.5e11))
 
     def seconds(dtype, **changes):
         images, kernels = IMAGES.to(dtype), torch.ones(32, 16, 3, 3, dtype=dtype)
@@ -278,7 +278,8 @@ def test_a_convolution_in_float32_has_a_rate_of_its_own():
 
     (plain_s, _), (own_s, help) = seconds(torch.float32), seconds(torch.float32, flops=flops)
     assert plain_s == pytest.approx(4 * own_s)
-    assert "products in bfloat16 are 3.0 times as fast" in help
+    assert help.startswith("nothing")  # products in bfloat16 are slower than this
+    assert "products in bfloat16 are 2.0 times as fast" in seconds(torch.float32, flops=slower)[1]
     assert seconds(torch.bfloat16, flops=flops)[0] == pytest.approx(plain_s / 3)
     assert counted(lambda: X @ X, flops=flops).predicted_s == counted(lambda: X @ X).predicted_s
 
@@ -328,6 +329,26 @@ def test_ceilings_follow_from_the_clock(monkeypatch, tmp_path):
 
     found.save(tmp_path / "ceilings.json")
     assert Ceilings.load(tmp_path / "ceilings.json") == found
+
+
+def test_convolutions_get_more_images_as_long_as_they_are_fast():
+    tried, times = [], iter((1e-3, 1e-2, 3e-2))
+
+    def add(name, flops, call):
+        tried.append(flops)
+        return next(times)
+
+    ceilings._add_convolutions(torch.device("cpu"), add, [])
+    assert [flops / tried[0] for flops in tried] == [1, 4, 16]
+
+
+def test_a_device_without_convolutions_is_measured():
+    def add(name, flops, call):
+        raise RuntimeError("no kernel\nfor this")
+
+    notes = []
+    ceilings._add_convolutions(torch.device("cpu"), add, notes)
+    assert notes == ["no convolutions: no kernel"]
 
 
 def test_a_busy_machine_is_noticed(monkeypatch):

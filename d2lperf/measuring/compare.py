@@ -123,9 +123,9 @@ def compare(
 ) -> Comparison:
     """Tell which of several functions is faster and by how much, with an interval.
 
-    It compares the times of undisturbed calls: lower quartiles, of rounds that are not slow. The
-    mean over many calls, disturbances included, is another quantity. The first call is reported
-    separately. Sampling goes on until the verdicts are known; intervals are wider to allow for it.
+    It compares lower quartiles, in rounds that seem undisturbed. The mean over many calls,
+    disturbances included, is another quantity. The first call is reported separately. Sampling
+    goes on until the verdicts are known; the intervals are wider to allow for it.
 
     Args:
         functions: name -> function (or a list of functions), each called without arguments, or

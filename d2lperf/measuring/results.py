@@ -175,7 +175,7 @@ class Comparison(Shown, Saved):
     """Times of several functions that were measured in turns, and what follows from them.
 
     `comparison["name"]` is the `Ratio` of a function to the baseline: ratio, interval, verdict and
-    samples. Ratios compare lower quartiles of rounds that nothing disturbed.
+    samples. Ratios compare lower quartiles, in rounds near the *quiet level* (undisturbed calls).
 
     Attributes:
         rounds: what was measured, round by round.

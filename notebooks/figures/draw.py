@@ -174,7 +174,7 @@ def data_parallel_step(ax):
         arrow(ax, (531, y + 53), (592, y + 53), "$g_0{+}g_1$", dx=-2, dy=-14, size=12)
 
 
-@drawing(250)
+@drawing(258)
 def three_splits(ax):
     """Three ways to split training over two devices. Split the network: each device has some of
     the layers. Split each layer: each device has half of every layer. Split the data: each device
@@ -283,7 +283,7 @@ def column_row_parallel(ax):
 def fsdp(ax):
     """Two devices, each with one half of a piece's parameters W. An all-gather gives both the
     whole piece; they compute and free the other half. In the backward pass a reduce-scatter leaves
-    each device with one half of the summed gradients G.
+    each device with one half of the mean gradient G.
     """
     own, whole = ((0,), (1,)), ((0, 1), (0, 1))
     gather, scatter = ("all-\ngather", ORANGE), ("reduce-\nscatter", ORANGE)
