@@ -167,7 +167,7 @@ def data_parallel_step(ax):
         write(ax, 160, y + 16, f"device {i}", ha="left", color=colour, bold=True)
         box(ax, 162, y + 32, 96, 42, "forward", SKY)
         box(ax, 274, y + 32, 96, 42, "backward", BLUE)
-        box(ax, 592, y + 32, 96, 42, "update", RED)
+        box(ax, 592, y + 32, 96, 42, "update", PURPLE)
         arrow(ax, (104, 117 + 54 * i), (162, y + 53))
         arrow(ax, (258, y + 53), (274, y + 53))
         arrow(ax, (370, y + 53), (425, y + 53), f"$g_{i}$", dx=6, dy=-14, size=12)
@@ -290,7 +290,7 @@ def fsdp(ax):
     start = [("W", own, "half each"), ("W", whole, "whole piece")]
     lines = [("forward", [*start, ("W", own, "half each")], [gather, ("forward,\nfree", BLUE)]),
              ("backward", [*start, ("$G_d$", whole, "own gradients"),
-                           (r"$\bar{G}$", own, "mean, half each")],
+                           (r"$\bar{G}$", own, "half the mean")],
               [gather, ("backward,\nfree", BLUE), scatter])]  # fmt: skip
     for k, (name, states, steps) in enumerate(lines):
         y = 50 + 140 * k
