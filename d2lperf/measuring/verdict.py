@@ -270,7 +270,7 @@ def _variation(rounds: Rounds, name: str, other: str, used: list[int]) -> tuple:
         key, proven = (name if low > 0 else other), True
         found = "its time changes from call to call"
     limit = stats.quiet_limit([v for pair in rounds.lower_s[key] for v in pair])[1]
-    samples_s = rounds.samples_s[key]
+    samples_s = rounds.samples_s[key] or [limit]  # a file may hold none
     # Times that spread widely without two clusters: the upper quartile stands for the slow ones.
     slow_s = stats.median([s for s in samples_s if s > limit] or [stats.quartiles(samples_s)[1]])
     reason = f"{key!r} {'varies' if proven else 'may vary'} by itself: {found}"

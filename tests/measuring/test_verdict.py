@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
@@ -253,6 +254,13 @@ def test_what_hits_one_or_the_other_by_chance_is_nobodys_own(seed, share):
         for name, hits in zip("ab", hit)
     }
     assert not judge(with_pairs(lower), "b", "a").varies
+
+
+def test_a_varying_function_without_samples_still_has_a_slow_level():
+    rounds = made([-0.1] * 64, discarded=[["b"]] * 16)
+    found = judge(replace(rounds, samples_s={"a": [], "b": []}), "b", "a")
+    quiet_s, slow_s = found.levels_s["b"]
+    assert found.varies == "b" and slow_s > quiet_s
 
 
 def test_discarded_rounds_count_against_the_function_that_caused_them():
