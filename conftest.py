@@ -115,11 +115,30 @@ def pytest_collection():
         gc.freeze()  # what is there stays, so that looking for garbage takes no time with each test
 
 
+def kernel_manager(**arguments):
+    """For nbval: no port that another process could take first, and the kernel's log is kept."""
+    from jupyter_client import KernelManager
+
+    from notebooks.build import over_files
+
+    class Manager(KernelManager):
+        def start_kernel(self, **arguments):
+            # nbval drops it. In pytest's own file it says why a kernel did not start.
+            return super().start_kernel(**arguments | {"stderr": None})
+
+    return Manager(**over_files(), **arguments)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_setup(item):
-    if item.path.suffix == ".ipynb" and item.config.option.nbval_kernel_name is None:
+    if item.path.suffix != ".ipynb":
+        return (yield)
+    if item.config.option.nbval_kernel_name is None:
         item.config.option.nbval_current_env = not own_kernel(item)
-    if item.path.suffix != ".ipynb" or "D2LPERF_BUDGET" in os.environ:
+    from nbval import kernel
+
+    kernel.KernelManager = kernel_manager
+    if "D2LPERF_BUDGET" in os.environ:
         return (yield)
     os.environ["D2LPERF_BUDGET"] = BUDGET  # for the kernel, which starts now
     try:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import uuid
 from pathlib import Path
 
 import nbformat
@@ -255,6 +256,18 @@ class Kernels(KernelSpecManager):
         return KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
 
 
+def over_files() -> dict[str, str]:
+    """Return arguments of a kernel manager with which it talks to its kernel over files.
+
+    A TCP port is chosen before the kernel starts. Another process may take it in this time: the
+    kernel then "died before replying".
+    """
+    if sys.platform == "win32":
+        return {}
+    path = Path(tempfile.gettempdir(), f"kernel-{uuid.uuid4()}.json")
+    return {"transport": "ipc", "connection_file": str(path)}
+
+
 def kernel_environment() -> dict[str, str]:
     """Return a kernel's environment: as in the tests (conftest.py), strict and without bars."""
     environment = dict(os.environ, D2LPERF_STRICT="1", TQDM_DISABLE="1")
@@ -280,7 +293,7 @@ def execute(notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300)
     kernel = notebook.metadata.get("kernelspec", {}).get("name", "python3")
     if kernel.startswith(OWN_KERNEL) and kernel not in KernelSpecManager().find_kernel_specs():
         raise BuildError(f"{name}: its kernel {kernel} is not installed: make frameworks")
-    manager = AsyncKernelManager(kernel_name=kernel, kernel_spec_manager=Kernels())
+    manager = AsyncKernelManager(kernel_name=kernel, kernel_spec_manager=Kernels(), **over_files())
     client = NotebookClient(
         notebook,
         km=manager,

@@ -1,7 +1,9 @@
 """notebooks/kernels.py: which kernels there can be, and what the tests do without one."""
 
+import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import nbformat
@@ -76,3 +78,41 @@ def test_a_missing_kernel_is_skipped_or_fails(asked, code, said, tmp_path):
     run = run_pytest("-ra", "a.ipynb", cwd=tmp_path, plugins=["nbval"], **{kernels.ASKED: asked})
     assert run.returncode == code, run.stdout + run.stderr
     assert said in run.stdout
+
+
+@pytest.fixture
+def run_with(tmp_path):
+    """Run a notebook of one cell with a kernel that this program starts."""
+
+    def run(program, cell):
+        spec = {"display_name": "d2lperf: ours", "language": "python"}
+        folder = tmp_path / "kernels" / "d2lperf-ours"
+        folder.mkdir(parents=True)
+        (folder / "kernel.json").write_text(
+            json.dumps({"argv": [sys.executable, *program, "{connection_file}"], **spec})
+        )
+        (tmp_path / "tests").mkdir()
+        for name in ("conftest.py", "tests/sanitize.cfg"):
+            shutil.copy(ROOT / name, tmp_path / name)
+        metadata = {"kernelspec": {"name": "d2lperf-ours", **spec}}
+        cells = [nbformat.v4.new_code_cell(cell, execution_count=1)]
+        notebook = nbformat.v4.new_notebook(cells=cells, metadata=metadata)
+        nbformat.write(notebook, tmp_path / "a.ipynb")
+        variables = {"JUPYTER_PATH": str(tmp_path), kernels.ASKED: "all"}
+        return run_pytest("a.ipynb", cwd=tmp_path, plugins=["nbval"], **variables)
+
+    return run
+
+
+def test_a_kernel_that_does_not_start_says_why(run_with):
+    run = run_with(["-c", "raise SystemExit('this kernel has no port')"], "1")
+    assert run.returncode == 1
+    assert "Kernel died before replying" in run.stdout
+    assert "this kernel has no port" in run.stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Jupyter has no files for this there")
+def test_a_kernel_takes_no_port(run_with):
+    cell = "import ipykernel.connect as c; assert c.get_connection_info(unpack=True)['transport'] "
+    run = run_with(["-m", "ipykernel_launcher", "-f"], cell + "== 'ipc'")
+    assert run.returncode == 0, run.stdout + run.stderr

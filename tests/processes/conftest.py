@@ -54,11 +54,15 @@ class Kernel:
     """A real kernel, as Jupyter starts it."""
 
     def __init__(self):
-        manager = pytest.importorskip("jupyter_client.manager")
+        jupyter_client = pytest.importorskip("jupyter_client")
+        from notebooks.build import over_files
+
         folder = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-        self.manager, self.client = manager.start_new_kernel(
-            kernel_name="python3", env={**os.environ, "PYTHONPATH": folder}
-        )
+        self.manager = jupyter_client.KernelManager(kernel_name="python3", **over_files())
+        self.manager.start_kernel(env={**os.environ, "PYTHONPATH": folder})
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
 
     @property
     def pid(self):
