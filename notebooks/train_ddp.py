@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # PyTorch 2.13, gloo: else may abort at the end (pull 179291)
+import torch.distributed.nn  # works around a bug (pull 179291)
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
@@ -78,7 +78,7 @@ def main():
         net.eval()
         right = torch.zeros(1, device=device)
         with torch.no_grad():
-            for images, labels in DataLoader(test_part, BATCH):  # only the first sends buffers
+            for images, labels in DataLoader(test_part, BATCH):
                 right += (net(images.to(device)).argmax(1) == labels.to(device)).sum()
         dist.all_reduce(right)
         accuracy.append(right.item() / len(test))
@@ -86,7 +86,7 @@ def main():
             print(f"epoch {epoch + 1}: {right.item():.0f} of {len(test)} right", flush=True)
     if rank == 0:
         torch.save({"net": net.module.state_dict(), "accuracy": accuracy}, "digits.pt")
-    del net  # for the same reason as torch.distributed.nn
+    del net  # works around the same bug
     dist.destroy_process_group()
 
 
