@@ -147,7 +147,7 @@ def judge(
         need = least_rounds(confidence, intervals)
         reason = f"an interval needs {need} rounds, and {len(first)} were measured"
         if math.isfinite(low):
-            word, reason = _word(low, high, margin)
+            word, reason = _word(math.exp(low), math.exp(high), margin)
         # A verdict stands that is the same at the quiet levels and at the slow ones.
         ratios = sorted(map(truediv, both[name], both[other]))
         stands = {FASTER: ratios[1] < 1 / (1 + margin), SLOWER: ratios[0] > 1 + margin}
@@ -213,27 +213,27 @@ def _log_ratio(first: Pair, second: Pair) -> float:
 
 
 def _word(low: float, high: float, margin: float) -> tuple[str, str]:
-    """Verdict and reason for an interval of the log time ratio."""
+    """Verdict and reason for the ratios returned: their logarithms may differ by a digit."""
     edge, wide = _edges(margin)
-    if high < -edge or low > edge:
-        return FASTER if high < 0 else SLOWER, ""
-    near, far = sorted(map(abs, (low, high)))
-    if low <= 0 <= high:
+    if high < 1 / edge or low > edge:
+        return FASTER if high < 1 else SLOWER, ""
+    near, far = sorted(max(ratio, 1 / ratio) for ratio in (low, high))
+    if low <= 1 <= high:
         if far <= wide:
             return NO_DIFFERENCE, f"within {_percent(far)} %"
         return NOT_DECIDED, "the interval is wide"
-    found = f"{'slower' if low > 0 else 'faster'} by {_percent(near)} to {_percent(far)} %"
+    found = f"{'slower' if low > 1 else 'faster'} by {_percent(near)} to {_percent(far)} %"
     place = "less than" if far <= edge else "on both sides of"
     return NOT_DECIDED, f"{found}, {place} the margin of {100 * margin:g} %"
 
 
 def _edges(margin: float) -> tuple[float, float]:
-    """The logarithms of the margin, and of what makes an interval wide."""
-    return math.log1p(margin), WIDE_MARGINS * math.log1p(max(margin, 0.01))
+    """The ratio at the margin, and that of an interval that is just not wide."""
+    return 1 + margin, (1 + max(margin, 0.01)) ** WIDE_MARGINS
 
 
-def _percent(log_ratio: float) -> str:
-    value = 100 * math.expm1(log_ratio)
+def _percent(ratio: float) -> str:
+    value = 100 * (ratio - 1)
     return f"{value:.2f}" if value < 0.1 else f"{value:.1f}"
 
 
@@ -293,7 +293,7 @@ def _advice(rounds: Rounds, found: Sequence[float], margin: float, need: int) ->
     if rounds.rounds_s <= 0:
         return ""
     if math.isfinite(low):
-        edge, wide = _edges(margin)
+        edge, wide = map(math.log, _edges(margin))
         # The estimate may be off by chance. Where 1 is in the interval, aim at one so narrow that
         # it lies around 1 if nothing else is true; otherwise at one beyond the margin.
         target = 0.7 * wide if low <= 0 <= high else 0.8 * (abs(centre) - edge)
