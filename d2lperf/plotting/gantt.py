@@ -62,7 +62,7 @@ def gantt(spans, *, lanes=None, length_s=None, ax=None):
             ax.add_artist(PathPatch(path, facecolor=shade, edgecolor="white", lw=edge, zorder=2))
     light = [np.dot(to_rgb(shade), (0.3, 0.59, 0.11)) for shade in key.values()]
     options = {"fontsize": 9, "ha": "center", "va": "center", "clip_on": True, "parse_math": False}
-    fits = duration > point * np.array([5 * len(name) + 4 for name in names])
+    fits = duration > point * np.array([6 * len(name) + 4 for name in names])
     for i in np.flatnonzero(fits)[:200]:
         ink = "white" if light[colour[i]] < 0.55 else "black"
         ax.text(start[i] + duration[i] / 2, top[i] + high[i] / 2, names[i], color=ink, **options)
