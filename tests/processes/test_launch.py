@@ -327,7 +327,7 @@ def iter_of(x):
         (TypeError, "timeout_s is a number", (os.getpid,), {"timeout_s": None}),
         (ValueError, "deadline_s must be a positive", (os.getpid,), {"deadline_s": -1}),
         (TypeError, "on_report is a function", (os.getpid,), {"on_report": 1}),
-        (ValueError, 'backend is "auto", "gloo" or "nccl"', (os.getpid,), {"backend": 1}),
+        (ValueError, 'backend is "auto", "gloo"', (os.getpid,), {"backend": 1}),
         (TypeError, r"len or what .*cannot be sent.*inside", (len, 1, [iter_of(1)]), {}),
     ],
 )
