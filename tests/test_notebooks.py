@@ -148,13 +148,15 @@ def headings(notebook):
 
 
 def is_short(notebook, name):
-    """Words, and before the exercises visible lines, code cells and figures, are limited."""
+    """Words, and before the exercises visible lines, code cells and all figures, are limited."""
     most = next(limit for start, limit in LIMITS.items() if name.startswith(start))
     said = [re.sub(r"\((attachment|https?:)[^)]*\)", "", c.source)
             for _, c in markdown_cells(notebook, True)]  # fmt: skip
     # The exercises' tasks are read, too. Hints and answers are folded.
     whole = [re.sub(r"<details>.*?</details>", "", c.source, flags=re.S)
              for _, c in markdown_cells(notebook)]  # fmt: skip
+    drawings = sum(c.source.count("![") for _, c in markdown_cells(notebook, True))
+    drawn = sum(has_figure(c) for _, c in code_cells(notebook, True))
     counts = {
         "words of prose": (sum(len(text.split()) for text in said), most[0]),
         "words with the exercises": (
@@ -163,7 +165,7 @@ def is_short(notebook, name):
         ),
         "visible lines of code": (sum(lines(c.source) for _, c in visible(notebook)), most[1]),
         "code cells": (len(code_cells(notebook, True)), MOST_CELLS),
-        "figures": (sum(has_figure(c) for _, c in code_cells(notebook, True)), MOST_FIGURES),
+        "figures": (drawn + drawings, MOST_FIGURES),
     }
     for what, (count, limit) in counts.items():
         if count > limit:
@@ -572,6 +574,13 @@ def test_file_is_what_build_writes(name):
     assert same, f"{name} was written by another program: run python notebooks/build.py --stamp"
 
 
+def test_the_course_or_the_readme_links_every_study():
+    course = [path.read_text(encoding="utf-8") for path in FOLDER.glob("*.ipynb")]
+    said = "".join([*course, (FOLDER.parent / "README.md").read_text(encoding="utf-8")])
+    studies = [name for name in NOTEBOOKS if name.startswith("deeper/")]
+    assert studies and [name for name in studies if f"{name}.ipynb)" not in said] == []
+
+
 # -------------------------------------------------------------------- the rules themselves
 
 
@@ -702,6 +711,7 @@ BAD = {
         good(*[code(f"x = {i}\n" * 10) for i in range(LIMITS[""][1] // 10)]),
         good(*[code(f"x = {i}") for i in range(MOST_CELLS)]),
         good(*DRAWN),
+        good(*DRAWN[1:], md("![A plan.](plan.png)")),
     ],
     visible_cells_are_short: [with_code(LONG)],
     folded_cells_are_folded: [
