@@ -53,6 +53,9 @@ def pytest_configure(config):
     matplotlib.use("Agg")
     if not config.pluginmanager.hasplugin("nbval"):
         return  # reported where a notebook is met, so that `pytest tests/test_data.py` still runs
+    from nbval import kernel
+
+    kernel.KernelManager = kernel_manager
     option = config.option
     option.nbval = not option.nbval_lax
     option.nbval_current_env = option.nbval_kernel_name is None
@@ -123,7 +126,7 @@ def kernel_manager(**arguments):
 
     class Manager(KernelManager):
         def start_kernel(self, **arguments):
-            # nbval drops it. In pytest's own file it says why a kernel did not start.
+            # nbval sends it to /dev/null. pytest captures ours and shows it with a failure.
             return super().start_kernel(**arguments | {"stderr": None})
 
     return Manager(**over_files(), **arguments)
@@ -135,9 +138,6 @@ def pytest_runtest_setup(item):
         return (yield)
     if item.config.option.nbval_kernel_name is None:
         item.config.option.nbval_current_env = not own_kernel(item)
-    from nbval import kernel
-
-    kernel.KernelManager = kernel_manager
     if "D2LPERF_BUDGET" in os.environ:
         return (yield)
     os.environ["D2LPERF_BUDGET"] = BUDGET  # for the kernel, which starts now

@@ -264,7 +264,7 @@ def over_files() -> dict[str, str]:
     """
     if sys.platform == "win32":
         return {}
-    path = Path(tempfile.gettempdir(), f"kernel-{uuid.uuid4()}.json")
+    path = Path(tempfile.gettempdir(), f"kernel-{uuid.uuid4().hex[:12]}.json")
     return {"transport": "ipc", "connection_file": str(path)}
 
 

@@ -155,7 +155,7 @@ def is_short(notebook, name):
     # The exercises' tasks are read, too. Hints and answers are folded.
     whole = [re.sub(r"<details>.*?</details>", "", c.source, flags=re.S)
              for _, c in markdown_cells(notebook)]  # fmt: skip
-    drawings = sum(c.source.count("![") for _, c in markdown_cells(notebook, True))
+    drawings = sum(len(IMAGE.findall(c.source)) for _, c in markdown_cells(notebook, True))
     drawn = sum(has_figure(c) for _, c in code_cells(notebook, True))
     counts = {
         "words of prose": (sum(len(text.split()) for text in said), most[0]),

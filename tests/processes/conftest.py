@@ -51,7 +51,7 @@ def no_worker_is_left_over():
 
 
 class Kernel:
-    """A real kernel, as Jupyter starts it."""
+    """A real kernel, as in a notebook."""
 
     def __init__(self):
         jupyter_client = pytest.importorskip("jupyter_client")
@@ -62,7 +62,11 @@ class Kernel:
         self.manager.start_kernel(env={**os.environ, "PYTHONPATH": folder})
         self.client = self.manager.client()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        try:
+            self.client.wait_for_ready(timeout=60)
+        except RuntimeError:
+            self.stop()
+            raise
 
     @property
     def pid(self):
