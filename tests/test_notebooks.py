@@ -581,6 +581,16 @@ def test_the_course_or_the_readme_links_every_study():
     assert studies and [name for name in studies if f"{name}.ipynb)" not in said] == []
 
 
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("0[1-9]*.ipynb")), ids=lambda path: path.stem)
+def test_the_maps_have_the_notebooks_own_reading_time(path):
+    readme = (FOLDER.parent / "README.md").read_text(encoding="utf-8")
+    start = (FOLDER / "00-start-here.ipynb").read_text(encoding="utf-8")
+    first = nbformat.read(path, as_version=4).cells[0].source
+    minutes = re.search(r"(\d+) minutes to read", first)[1]
+    assert re.search(rf"\(notebooks/{path.name}\) .* \| (\d+) min \| ", readme)[1] == minutes
+    assert re.search(rf"\({path.name}\) .* \| (\d+) \|", start)[1] == minutes
+
+
 # -------------------------------------------------------------------- the rules themselves
 
 
