@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -114,6 +115,16 @@ def unfinished(result: Any) -> bool:
     is_ready = getattr(result, "is_ready", lambda: False)
     late = hasattr(result, "block_until_ready") and not is_ready()
     return late or hasattr(result, "wait_to_read")
+
+
+def warn_if_unfinished(name: str, result: Any, stacklevel: int) -> None:
+    """Warn at the caller's line, `stacklevel` frames up, if a result is still being computed."""
+    if unfinished(result):
+        warnings.warn(
+            f"{name!r} returns before its result is computed, so that only the start of the work "
+            "is timed. Wait in the function: .block_until_ready() for JAX, .asnumpy() for MXNet.",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def check_results(name: str, baseline: str, expected, result, check, rtol=None, atol=None) -> None:
