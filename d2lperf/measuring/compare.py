@@ -67,11 +67,12 @@ def measure(
     found = Measurement(subject.name, samples_s, subject.first_calls_s, confidence=confidence)
     plan, began, neighbours = Plan(0, 1, 1, math.inf), clock(), Neighbours(tools)
 
+    def so_far() -> Measurement:
+        return replace(found, loops=plan.loops, samples_per_phase=plan.samples)
+
     def result() -> Measurement:
         return replace(
-            found,
-            loops=plan.loops,
-            samples_per_phase=plan.samples,
+            so_far(),
             elapsed_s=clock() - began,
             machine=machine_card(touch=False),
             others_cores=neighbours.cores_busy,
@@ -99,7 +100,7 @@ def measure(
             if now + min(now - started, call_s * plan.calls) > ends:
                 break
             if len(samples_s) // plan.samples in LOOKS[4:]:
-                low, high = result().interval_s
+                low, high = so_far().interval_s
                 if high - low <= 0.02 * found.median_s:
                     break
         return result()

@@ -117,8 +117,8 @@ def settled(found: Ratio, margin: float) -> bool:
     """Whether sampling may end: a difference is shown, or none above the margin, or never will."""
     if found.verdict in (FASTER, SLOWER) or found.varies:
         return True
-    reach = Interval(found.ratio, found.low, found.high).farthest
-    return found.verdict == NO_DIFFERENCE and reach <= margin
+    farthest = Interval(found.ratio, found.low, found.high).farthest
+    return found.verdict == NO_DIFFERENCE and farthest <= 1 + margin
 
 
 def precise(found: Ratio) -> bool:
@@ -261,13 +261,13 @@ def _target(ratio: float, margin: float) -> float:
     """Half-width of the log ratio that decides, if the estimate is about right.
 
     An interval decides if it lies beyond the margin, or if it reaches no further than the widest
-    for which 'no difference' is said: whichever needs less. It is narrower by a fifth than needed,
-    because the estimate may be off by chance.
+    for which 'no difference' is said: whichever needs less. It is half as wide as needed, because
+    the estimate may be off by chance.
     """
     centre = abs(math.log(ratio))
     beyond = centre - math.log1p(margin)
     inside = math.log1p(widest(margin)) - centre
-    return max(0.8 * max(beyond, inside), 1e-4)
+    return max(0.5 * max(beyond, inside), 1e-4)
 
 
 def round_up(seconds: float) -> float:

@@ -140,9 +140,9 @@ class Neighbours:
         return not math.isnan(self._began.cores)
 
     @property
-    def cores_busy(self) -> float:
-        """Cores that other processes kept busy since the start, on average; nan: not known."""
-        return self._since(self._began).cores if self.known else math.nan
+    def cores_busy(self) -> float | None:
+        """Cores that other processes kept busy since the start, on average; None: not known."""
+        return min(self._since(self._began).cores, self.cores) if self.known else None
 
     def refusal(self) -> str:
         """Why functions with several threads cannot be compared, or "" if no window was crowded."""
@@ -159,7 +159,7 @@ class Neighbours:
         """Return the lines of a result about its neighbours: none where they do not matter."""
         if not self.known:
             return _once("how busy other processes are cannot be seen on this system")
-        others = min(self.cores_busy, self.cores)
+        others = self.cores_busy
         if others < SHOWN or self.threads + others < self.cores + SHOWN:
             return []
         return [f"other processes kept {others:.1f} of {self.cores} cores busy meanwhile"]

@@ -51,7 +51,7 @@ class Measurement(Timed, Shown, Saved):
     samples_per_phase: int = 1
     confidence: float = 0.95
     elapsed_s: float = 0.0
-    others_cores: float = math.nan  # cores that other processes kept busy; nan: not known
+    others_cores: float | None = None  # cores that other processes kept busy; None: not known
     notes: list[str] = field(default_factory=list)
     machine: Machine | None = None
     made_by: ClassVar = {"machine": Machine.from_dict}
@@ -152,7 +152,8 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
         checked: the results were compared and agreed before anything was timed.
         elapsed_s: seconds that the measuring took, warm-up included.
         refusal: why there is no verdict at all, or "".
-        others_cores: cores that other processes kept busy meanwhile, on average; nan: not known.
+        others_cores: cores that other processes kept busy meanwhile, on average; None: not
+            known.
     """
 
     rounds: Rounds
@@ -162,7 +163,7 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
     checked: bool = False
     elapsed_s: float = 0.0
     refusal: str = ""
-    others_cores: float = math.nan
+    others_cores: float | None = None
     notes: list[str] = field(default_factory=list)
     machine: Machine | None = None
     made_by: ClassVar = {"machine": Machine.from_dict, "rounds": _rounds}

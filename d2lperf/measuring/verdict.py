@@ -39,8 +39,8 @@ class Interval(NamedTuple):
 
     @property
     def farthest(self) -> float:
-        """How far the interval reaches from 1, as a fraction: 0.04 for [0.99, 1.04]."""
-        return max(self.high, 1 / self.low if self.low > 0 else math.inf) - 1
+        """The ratio, or its inverse, that is farthest from 1: 1.04 for [0.99, 1.04]."""
+        return max(self.high, 1 / self.low if self.low > 0 else math.inf)
 
 
 class Decision(NamedTuple):
@@ -61,11 +61,11 @@ def decide(low: float, high: float, margin: float) -> Decision:
         return Decision(FASTER)
     if low > 1 + margin:
         return Decision(SLOWER)
-    reach = Interval(1.0, low, high).farthest
-    if reach > widest(margin):
+    farthest = Interval(1.0, low, high).farthest
+    if farthest > 1 + widest(margin):
         return Decision(NOT_DECIDED)
     # The slack is for rounding: an end at 1.03 is 3 %, not 4 %.
-    return Decision(NO_DIFFERENCE, max(1, math.ceil(100 * reach - 1e-9)) / 100)
+    return Decision(NO_DIFFERENCE, max(1, math.ceil(100 * (farthest - 1) - 1e-9)) / 100)
 
 
 @dataclass(frozen=True, repr=False)
