@@ -96,6 +96,10 @@ class Load:
         """Burn each of these cores for 20 to 200 ms, rest as long, and so on."""
         self._tell("bursts", cores)
 
+    def steady(self, cores: int = 1) -> None:
+        """Burn each of these cores without a pause, from now on."""
+        self._tell("after 0", cores)
+
     def after(self, seconds: float) -> None:
         """Burn a core without a pause, from `seconds` from now on."""
         self._tell(f"after {seconds}")
