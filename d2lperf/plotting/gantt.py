@@ -9,7 +9,7 @@ from d2lperf.plotting import style
 from d2lperf.plotting.colours import GREY, colours_of
 
 
-def gantt(spans, *, lanes=None, length_s=None, ax=None):
+def gantt(spans, *, lanes=None, length_s=None, palette=None, ax=None):
     """Show what ran when: a row for each lane, a bar for each span; return the axes, in seconds.
 
     The six names on which most time went have a colour, the others are grey. A number after a

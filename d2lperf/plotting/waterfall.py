@@ -58,7 +58,8 @@ def waterfall(
     ax.plot(np.append(place, place), np.append(low, high), "_", color="black", ms=8, zorder=4)
     for x, value, end in zip(place, height, high):
         top = float(np.fmax(value, end))
-        style.note(ax, style.quantity(float(value), unit), (x, top), (0, 4), ha="center", color="black")
+        text = style.quantity(float(value), unit)
+        style.note(ax, text, (x, top), (0, 4), ha="center", color="black")
 
     ax.set_ylim(0, 1.12 * np.nanmax([*height, *high, *said]) or 1)
     ax.set_xlim(-0.6, len(labels) - 0.3)
