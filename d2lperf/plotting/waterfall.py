@@ -4,6 +4,7 @@ from textwrap import fill
 
 import numpy as np
 
+from d2lperf.formats import format_value
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import COLOURS, GREY
 
@@ -58,7 +59,7 @@ def waterfall(
     ax.plot(np.append(place, place), np.append(low, high), "_", color="black", ms=8, zorder=4)
     for x, value, end in zip(place, height, high):
         top = float(np.fmax(value, end))
-        text = style.quantity(float(value), unit)
+        text = format_value(float(value), unit)
         style.note(ax, text, (x, top), (0, 4), ha="center", color="black")
 
     ax.set_ylim(0, 1.12 * np.nanmax([*height, *high, *said]) or 1)

@@ -33,7 +33,12 @@ def draw(request):
 def shown(ax):
     """All texts of a drawn figure."""
     legend = ax.get_legend()
-    texts = [*ax.texts, *ax.get_yticklabels(), ax.yaxis.label, *(legend.get_texts() if legend else [])]
+    texts = [
+        *ax.texts,
+        *ax.get_yticklabels(),
+        ax.yaxis.label,
+        *(legend.get_texts() if legend else []),
+    ]
     return " ".join(t.get_text() for t in [*texts, ax.xaxis.label]).replace("\n", " ")
 
 
