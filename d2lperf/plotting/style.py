@@ -13,12 +13,12 @@ def axes(ax, width, height):
     """Return `ax`, or new axes of a size in inches; TypeError if `ax` is something else."""
     from matplotlib import pyplot as plt
 
-    crisp_in_notebooks()
     if ax is None:
-        return plt.subplots(figsize=(width, height), layout="constrained")[1]
+        ax = plt.subplots(figsize=(width, height), layout="constrained")[1]
     if not isinstance(ax, plt.Axes):
         text = f"ax must be axes, such as plt.subplots() makes, not {ax!r}; to write a file, call"
         raise TypeError(f"{text} .figure.savefig(path) of the axes that are returned.")
+    crisp_in_notebooks()  # the first figure has loaded the notebook's backend
     return ax
 
 
