@@ -26,7 +26,7 @@ ARROWS = {
     "book": set(),
     "device": set(),
     "formats": set(),
-    "machine": {"_version", "device"},
+    "machine": {"_version", "device", "formats"},
     "stopwatch": {"device", "formats"},
     "plotting": {"formats"},
     "measuring": {"_version", "device", "formats", "machine"},
