@@ -19,7 +19,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from d2lperf.exercises import Feedback
+from d2lperf.exercises import Feedback, show
+from d2lperf.exercises.values import as_list, as_number
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
@@ -180,8 +181,48 @@ def test_wrong_answer_fails_with_a_reason(exercise, raises, source):
     assert not problem, f"{problem}:\n{source}"
 
 
+def result_of(exercise, source, call):
+    """What a call gives after setup and this source; None where it cannot be repeated."""
+    namespace = {"__name__": "__main__"}
+    for part, code in [("setup", exercise.setup), ("source", source)]:
+        run(code, namespace, f"<{exercise} {part}>")
+    try:
+        return eval(call, namespace)
+    except Exception:  # an argument that is not written as Python, or a call that is to raise
+        return None
+
+
+def numbers_in(value):
+    """The numbers of a result, also those of a pair or a list."""
+    values = [value] if as_list(value) is None else as_list(value)
+    return [number for number in map(as_number, values) if number is not None]
+
+
+@pytest.mark.parametrize("exercise, raises, source", WRONG_ANSWERS)
+def test_message_does_not_hand_over_the_number(exercise, raises, source):
+    """A message begins with a call and what it gave; what follows has no number of the answer."""
+    message = feedback(exercise, source).message
+    call = re.search(r"\b(\w+\(.*\)) gave ", message)
+    found = result_of(exercise, source, call[1]) if call else None
+    if found is None or not message[call.end() :].startswith(show(found)):
+        pytest.skip("tells of no call that can be repeated here")
+    rest = message[call.end() + len(show(found)) :]
+    said = {float(text.replace(",", "")) for text in re.findall(r"\d[\d,]*\.?\d*(?:e-?\d+)?", rest)}
+    right = set(map(float, numbers_in(result_of(exercise, exercise.answer, call[1]))))
+    assert not said & (right - set(numbers_in(found))), message
+
+
 @pytest.mark.parametrize("exercise", EXERCISES, ids=str)
-def test_has_two_wrong_answers(exercise):
+def test_has_two_other_right_answers(exercise):
+    right = ALSO_RIGHT.get(exercise.notebook, {}).get(exercise.name, [])
+    assert len({source.strip() for source in right} - {exercise.answer.strip()}) >= 2, (
+        f"tests/wrong_answers/{exercise.notebook}.py needs two right answers in other styles for "
+        f"{exercise.name!r}; found {len(right)}"
+    )
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=str)
+def test_has_four_wrong_answers(exercise):
     wrong = [
         source.strip()
         for raises, source in map(
@@ -189,8 +230,8 @@ def test_has_two_wrong_answers(exercise):
         )
         if raises is None
     ]
-    assert len(set(wrong)) >= 2, (
-        f"tests/wrong_answers/{exercise.notebook}.py needs two different wrong answers "
+    assert len(set(wrong)) >= 4, (
+        f"tests/wrong_answers/{exercise.notebook}.py needs four different wrong answers "
         f"for {exercise.name!r} that do not just crash; found {len(set(wrong))}"
     )
 

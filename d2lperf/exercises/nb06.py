@@ -111,7 +111,7 @@ def _batch_here(largest_batch: Callable) -> str:
     return (
         f"A test: {budget:,} bytes are what 1,000 rows take, and your function says "
         f"{largest_batch(bytes_of, budget):,}. On this machine {available / 1e9:.1f} GB are "
-        f"available: by your function room for {rows:,} rows of 512 numbers in a network of nine "
+        f"available: by your function room for {rows:,} rows of 512 numbers in a network of ten "
         "layers."
     )
 
