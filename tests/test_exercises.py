@@ -116,6 +116,38 @@ def why_not_found_out(got, raises=None):
     return "" if got.message.strip() else "no reason was given"
 
 
+def handed_over(exercise, source, message):
+    """Numbers of the right result that a message tells: after the call and what it gave.
+
+    A call with arguments that are not written as Python, such as a timeline, is not looked at.
+    """
+    call = re.search(r"\b(\w+\(.*\)) gave ", message)
+    found = result_of(exercise, source, call[1]) if call else None
+    if found is None or not message[call.end() :].startswith(show(found)):
+        return set()
+    rest = message[call.end() + len(show(found)) :]
+    said = re.findall(r"\d[\d,]*\.?\d*(?:e-?\d+)?", rest)
+    right = numbers_in(result_of(exercise, exercise.answer, call[1]))
+    return {float(text.replace(",", "")) for text in said} & (right - numbers_in(found))
+
+
+def result_of(exercise, source, call):
+    """What a call gives after setup and this source; None where it cannot be repeated."""
+    namespace = {"__name__": "__main__"}
+    for part, code in [("setup", exercise.setup), ("source", source)]:
+        run(code, namespace, f"<{exercise} {part}>")
+    try:
+        return eval(call, namespace)
+    except Exception:
+        return None
+
+
+def numbers_in(value):
+    """The numbers of a result, also those of a pair or a list."""
+    values = [value] if as_list(value) is None else as_list(value)
+    return {float(number) for number in map(as_number, values) if number is not None}
+
+
 EXERCISES = [
     exercise
     for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -177,39 +209,10 @@ def test_other_right_answer_passes(exercise, source):
 
 @pytest.mark.parametrize("exercise, raises, source", WRONG_ANSWERS)
 def test_wrong_answer_fails_with_a_reason(exercise, raises, source):
-    problem = why_not_found_out(feedback(exercise, source), raises)
+    got = feedback(exercise, source)
+    problem = why_not_found_out(got, raises)
     assert not problem, f"{problem}:\n{source}"
-
-
-def result_of(exercise, source, call):
-    """What a call gives after setup and this source; None where it cannot be repeated."""
-    namespace = {"__name__": "__main__"}
-    for part, code in [("setup", exercise.setup), ("source", source)]:
-        run(code, namespace, f"<{exercise} {part}>")
-    try:
-        return eval(call, namespace)
-    except Exception:  # an argument that is not written as Python, or a call that is to raise
-        return None
-
-
-def numbers_in(value):
-    """The numbers of a result, also those of a pair or a list."""
-    values = [value] if as_list(value) is None else as_list(value)
-    return [number for number in map(as_number, values) if number is not None]
-
-
-@pytest.mark.parametrize("exercise, raises, source", WRONG_ANSWERS)
-def test_message_does_not_hand_over_the_number(exercise, raises, source):
-    """A message begins with a call and what it gave; what follows has no number of the answer."""
-    message = feedback(exercise, source).message
-    call = re.search(r"\b(\w+\(.*\)) gave ", message)
-    found = result_of(exercise, source, call[1]) if call else None
-    if found is None or not message[call.end() :].startswith(show(found)):
-        pytest.skip("tells of no call that can be repeated here")
-    rest = message[call.end() + len(show(found)) :]
-    said = {float(text.replace(",", "")) for text in re.findall(r"\d[\d,]*\.?\d*(?:e-?\d+)?", rest)}
-    right = set(map(float, numbers_in(result_of(exercise, exercise.answer, call[1]))))
-    assert not said & (right - set(numbers_in(found))), message
+    assert not handed_over(exercise, source, got.message), got
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=str)
@@ -314,6 +317,25 @@ def test_harness_tells_a_crash_from_a_reason(source, raises, problem):
     odd = "class Odd:\n    def __eq__(self, other):\n        return 1 / 0\n"
     got = why_not_found_out(feedback(exercise(), odd + source), raises)
     assert re.search(problem, got) if problem else not got, got
+
+
+CALLED = ANSWER.replace("per_call = 6 / 3", "def per_call(n):\n    return 6 / n")
+
+
+@pytest.mark.parametrize(
+    "message, numbers",
+    [
+        ("per_call(3) gave 6, not 2.0", {2.0}),
+        ("per_call(3) gave 6; 2 calls of 3 s", {2.0}),
+        ("per_call(3) gave 6, which is too large", set()),
+        ("per_call(2) gave 6, which is not 6 / 2", set()),
+        ("for 3 calls the time is 2", set()),  # tells of no call
+        ("per_call(...) gave 6, not 2", set()),  # cannot be repeated
+    ],
+)
+def test_harness_sees_a_number_that_is_handed_over(message, numbers):
+    source = "def per_call(n):\n    return 6"
+    assert handed_over(exercise(answer=CALLED), source, message) == numbers
 
 
 def test_harness_reads_both_forms_of_an_entry():

@@ -1,9 +1,4 @@
-"""Checkers of notebook 04, automatic parallelism.
-
-Whether things run at the same time is found out by letting them meet, not by a clock: two tasks
-that wait for each other end only if both are under way. Limits of time are there so that an
-answer that never ends is told so.
-"""
+"""Checkers of notebook 04, automatic parallelism. None judges by a clock: tasks have to meet."""
 
 from __future__ import annotations
 
@@ -17,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from d2lperf.exercises import Feedback, checker, failed, passed, show
+from d2lperf.exercises.patience import MEETING_S, NeverEnds, becomes, meeting, within_patience
 from d2lperf.exercises.values import as_list, close, off
 from d2lperf.timeline import Timeline
 
@@ -29,44 +25,6 @@ __all__ = [
     "check_run_graph",
     "check_waited_for",
 ]
-
-PATIENCE_S = 20.0  # for something that must happen
-MEETING_S = 2.0  # for two tasks to meet that do nothing else
-
-
-class _NeverEnds(Exception):
-    """Something that should have ended did not."""
-
-
-def _within_patience(function: Callable[[], Any]) -> Any:
-    """Call a function in another thread; raise what it raises, or `_NeverEnds`."""
-    outcome: dict[str, Any] = {}
-
-    def call() -> None:
-        try:
-            outcome["value"] = function()
-        except BaseException as error:
-            outcome["error"] = error
-
-    thread = threading.Thread(target=call, daemon=True, name="checker")
-    thread.start()
-    thread.join(PATIENCE_S)
-    if thread.is_alive():
-        raise _NeverEnds
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["value"]
-
-
-def _becomes(condition: Callable[[], bool], patience_s: float = MEETING_S) -> bool:
-    """Whether a condition comes true soon."""
-    end = time.monotonic() + patience_s
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.005)
-    return True
-
 
 # ------------------------------------------------------------------------------ most_at_once
 
@@ -406,7 +364,7 @@ def check_run_graph(run_graph: Callable[[Mapping, Mapping, int], Mapping]) -> Fe
     """
     try:
         return _run_graph_feedback(run_graph)
-    except _NeverEnds:
+    except NeverEnds:
         return failed("it does not come to an end: does something wait for what never happens?")
     except threading.BrokenBarrierError:
         return failed(
@@ -415,24 +373,13 @@ def check_run_graph(run_graph: Callable[[Mapping, Mapping, int], Mapping]) -> Fe
         )
 
 
-def _meeting() -> Callable[..., str]:
-    """A task for two names: neither ends before both are under way."""
-    barrier = threading.Barrier(2, timeout=MEETING_S)
-
-    def task(*inputs: Any) -> str:
-        barrier.wait()
-        return "met"
-
-    return task
-
-
 def _waits_for_a_level(run_graph: Callable) -> str:
     """Whether a task waits for others of its level which it does not need; "" where not."""
-    meet = _meeting()
+    meet = meeting()
     work = {"slow": meet, "quick": lambda: 1, "after quick": meet}
     try:
         needs = {"slow": [], "quick": [], "after quick": ["quick"]}
-        _within_patience(lambda: run_graph(work, needs, 2))
+        within_patience(lambda: run_graph(work, needs, 2))
     except threading.BrokenBarrierError:
         return (
             "with two workers, 'after quick', which needs only 'quick', did not start while 'slow' "
@@ -444,7 +391,7 @@ def _waits_for_a_level(run_graph: Callable) -> str:
 def _run_graph_feedback(run_graph: Callable) -> Feedback:
     for seed, n, workers in ((0, 1, 1), (1, 8, 2), (2, 20, 3), (3, 20, 1)):
         work, needs, right, calls = _random_graph(seed, n)
-        found = _within_patience(lambda w=work, d=needs, k=workers: run_graph(w, d, k))
+        found = within_patience(lambda w=work, d=needs, k=workers: run_graph(w, d, k))
         if not isinstance(found, Mapping) or set(found) != set(right):
             return failed(f"wanted are the results of all {n} tasks by name, not {show(found)}")
         if sorted(calls) != sorted(work):
@@ -459,14 +406,14 @@ def _run_graph_feedback(run_graph: Callable) -> Feedback:
     problem = _waits_for_a_level(run_graph)
     if problem:
         return failed(problem)
-    meet = _meeting()  # "later" needs the first, and must not keep "second" waiting
+    meet = meeting()  # "later" needs the first, and must not keep "second" waiting
     work = {"first": meet, "later": lambda value: value, "second": meet}
     needs = {"first": [], "later": ["first"], "second": []}
-    _within_patience(lambda: run_graph(work, needs, 2))
-    meet = _meeting()
+    within_patience(lambda: run_graph(work, needs, 2))
+    meet = meeting()
     work = {"root": lambda: 1, "left": meet, "right": meet, "end": lambda a, b: a + b}
     needs = {"root": [], "left": ["root"], "right": ["root"], "end": ["left", "right"]}
-    _within_patience(lambda: run_graph(work, needs, 2))
+    within_patience(lambda: run_graph(work, needs, 2))
 
     active, most, lock = 0, 0, threading.Lock()
 
@@ -480,7 +427,7 @@ def _run_graph_feedback(run_graph: Callable) -> Feedback:
             active -= 1
 
     names = [f"t{k}" for k in range(8)]
-    _within_patience(lambda: run_graph(dict.fromkeys(names, crowd), {n: [] for n in names}, 2))
+    within_patience(lambda: run_graph(dict.fromkeys(names, crowd), {n: [] for n in names}, 2))
     if most > 2:
         return failed(f"{most} tasks ran at the same time, with two workers")
 
@@ -488,7 +435,7 @@ def _run_graph_feedback(run_graph: Callable) -> Feedback:
         raise _Broken("on purpose")
 
     try:
-        _within_patience(
+        within_patience(
             lambda: run_graph({"a": broken, "b": lambda a: a}, {"a": [], "b": ["a"]}, 2)
         )
     except _Broken:
@@ -586,8 +533,8 @@ def check_prefetch(prefetch: Callable[..., Iterator[Any]]) -> Feedback:
     """
     before = set(threading.enumerate())
     try:
-        return _within_patience(lambda: _prefetch_feedback(prefetch, before))
-    except _NeverEnds:
+        return within_patience(lambda: _prefetch_feedback(prefetch, before))
+    except NeverEnds:
         return failed("the loop over it waits for ever: what if decoding raises an error?")
 
 
@@ -602,7 +549,7 @@ def _prefetch_feedback(prefetch: Callable[..., Iterator[Any]], before: set) -> F
     def gone() -> bool:
         return not [t for t in threading.enumerate() if t not in before and t is not mine]
 
-    if not _becomes(gone):
+    if not becomes(gone):
         return failed("the generator was closed, but its thread is still there")
     return passed("In order, never too far ahead; errors come through, and no thread stays.")
 
@@ -634,10 +581,10 @@ def _wrong_depth(prefetch: Callable[..., Iterator[Any]], depth: int) -> str:
     first = next(loaded)
     if first != 0:
         return f"the first item was {show(first)}, not the first of the data"
-    if not _becomes(lambda: source.taken >= 2):
+    if not becomes(lambda: source.taken >= 2):
         return "nothing is taken ahead: the second item is loaded when it is asked for"
     most = 1 + depth + 1
-    if _becomes(lambda: source.taken > most, 0.3):
+    if becomes(lambda: source.taken > most, 0.3):
         return (
             f"with depth {depth}, {source.taken} items were taken when the loop had one: at "
             f"most {most} (one used, {depth} ready, one that waits)"

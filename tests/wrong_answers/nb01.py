@@ -143,6 +143,14 @@ def paired_ratio(a_s, b_s):
         "    return max(6, math.ceil(n * half_width**2 / target**2))",
         "def rounds_needed(n, half_width, target):\n"
         "    return max(6, math.ceil(n * (half_width / target) ** 2))",
+        # one more until it is narrow enough
+        """\
+def rounds_needed(n, half_width, target):
+    rounds = 6
+    while half_width * math.sqrt(n / rounds) > target:
+        rounds += 1
+    return np.int64(rounds)
+""",
     ],
     "time_job": [
         # a helper that waits and reads

@@ -402,6 +402,20 @@ def waited_for(timeline, lane):
     others = [s for s in timeline.spans if s.lane != lane]
     return [a, b, max(others, key=lambda s: min(s.end_s, b) - max(s.start_s, a)).name]
 """,
+        # with NumPy, and the shares by name
+        """\
+def waited_for(timeline, lane):
+    from d2lperf.timeline import gaps
+    mine = [(s.start_s, s.end_s) for s in timeline.spans if s.lane == lane]
+    idle = np.array(gaps(mine, *timeline.window_s))
+    start, end = idle[np.diff(idle).argmax()]
+    shared = {}
+    for s in timeline.spans:
+        if s.lane != lane:
+            share = min(s.end_s, end) - max(s.start_s, start)
+            shared[s.name] = max(shared.get(s.name, 0), share)
+    return start, end, max(shared, key=shared.get)
+""",
     ],
     "run_graph": [
         # workers that wait for a condition
@@ -442,6 +456,28 @@ def run_graph(work, needs, workers):
         raise errors[0]
     return results
 """,
+        # what is done comes through a queue
+        """\
+def run_graph(work, needs, workers):
+    missing = {name: set(needs[name]) for name in work}
+    results, done = {}, queue.SimpleQueue()
+    with ThreadPoolExecutor(workers) as pool:
+        def start(name):
+            future = pool.submit(work[name], *map(results.get, needs[name]))
+            future.add_done_callback(lambda f: done.put((name, f)))
+
+        for name in [name for name in work if not missing[name]]:
+            start(name)
+        while len(results) < len(work):
+            name, future = done.get()
+            results[name] = future.result()
+            for other, names in missing.items():
+                if name in names:
+                    names.remove(name)
+                    if not names:
+                        start(other)
+    return results
+""",
     ],
     "diagnose": [
         # a list, with speed-ups first
@@ -468,6 +504,80 @@ def diagnose(times):
     if fractions[max(fractions)] - fractions[min(fractions)] > 0.02:
         return fractions, "overhead"
     return fractions, "serial part"
+""",
+    ],
+    "prefetch": [
+        # a semaphore counts the room
+        """\
+def prefetch(items, depth=2):
+    ready, room, stop = queue.SimpleQueue(), threading.Semaphore(depth), threading.Event()
+
+    def load():
+        try:
+            for item in items:
+                room.acquire()
+                if stop.is_set():
+                    return
+                ready.put((True, item, None))
+            ready.put((False, None, None))
+        except BaseException as error:
+            ready.put((False, None, error))
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    try:
+        while True:
+            more, item, error = ready.get()
+            if error is not None:
+                raise error
+            if not more:
+                return
+            room.release()
+            yield item
+    finally:
+        stop.set()
+        room.release()
+        thread.join()
+""",
+        # a condition instead of a queue
+        """\
+def prefetch(items, depth=2):
+    ready, changed, state = [], threading.Condition(), {"stop": False, "end": None}
+
+    def load():
+        error = StopIteration()
+        try:
+            for item in items:
+                with changed:
+                    changed.wait_for(lambda: len(ready) < depth or state["stop"])
+                    if state["stop"]:
+                        return
+                    ready.append(item)
+                    changed.notify_all()
+        except BaseException as found:
+            error = found
+        with changed:
+            state["end"] = error
+            changed.notify_all()
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        while True:
+            with changed:
+                changed.wait_for(lambda: ready or state["end"] is not None)
+                if not ready:
+                    break
+                item = ready.pop(0)
+                changed.notify_all()
+            yield item
+        if not isinstance(state["end"], StopIteration):
+            raise state["end"]
+    finally:
+        with changed:
+            state["stop"] = True
+            changed.notify_all()
+        thread.join()
 """,
     ],
 }

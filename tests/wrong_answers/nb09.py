@@ -228,6 +228,24 @@ def homes(key, servers, copies):
         "        for into, received in arrived:\n"
         "            into.copy_(into + received if turn < n - 1 else received)\n"
         "    data[::2], data[1::2] = halves",
+        # pieces arrive in new tensors
+        """\
+def two_way_ring(data, wire):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    middle = (len(data) + 1) // 2
+    rings = [(data[:middle].tensor_split(n), 1), (data[middle:].tensor_split(n), -1)]
+    for turn in range(2 * (n - 1)):
+        into = [chunks[(rank - step * (turn + 1)) % n] for chunks, step in rings]
+        new = [torch.empty_like(chunk) for chunk in into]
+        works = [
+            wire.send(chunks[(rank - step * turn) % n].clone(), (rank + step) % n)
+            for chunks, step in rings
+        ]
+        works += [wire.receive(one, (rank - step) % n) for one, (_, step) in zip(new, rings)]
+        finish(works)
+        for chunk, one in zip(into, new):
+            chunk.copy_(chunk + one if turn < n - 1 else one)
+""",
     ],
     "compress": [
         "def compress(gradient, left, k):\n"
