@@ -78,7 +78,7 @@ def check_paired_ratio(paired_ratio: Callable[[np.ndarray, np.ndarray], float]) 
     if not math.isclose(there * back, 1, rel_tol=1e-9):
         return failed(
             f"Swapping A and B should give the inverse, but B : A is {there:.6f} and A : B is "
-            f"{back:.6f}: their product is {there * back:.6f}."
+            f"{back:.6f}: their product is off 1 by {there * back - 1:.1g}."
         )
     return passed("Drift, interruptions and the order of the two leave your ratio alone.")
 
@@ -225,7 +225,7 @@ def _not_by_chance(orders: list[str]) -> str:
     changes = sum(a != b for a, b in itertools.pairwise(orders))
     if changes < n // 4:
         return (
-            f"In {n} rounds the order changes {changes} times: a bent drift hits whole stretches "
+            f"In {n} rounds the order changes {changes} time(s): a bent drift hits whole stretches "
             "on the same side. Let rng choose each round."
         )
     return ""
@@ -314,8 +314,10 @@ def check_rounds_needed(rounds_needed: Callable[[int, float, float], int]) -> Fe
     for arguments, expected, why in cases:
         found = rounds_needed(*arguments)
         call = gave(found, rounds_needed, *arguments)
-        if as_number(found) is None or abs(as_number(found) - expected) > 1e-9:
+        if as_number(found) is None or as_number(found) < expected - 1e-9:
             return failed(f"{call}. {why}")
+        if as_number(found) > expected + 1e-9:
+            return failed(f"{call}, which is more than needed.")
         if as_whole(found) is None:
             return failed(f"{call}, which is not of an integer type; rounds are counted.")
     return passed("You plan by the width, before you have seen the result.")

@@ -300,8 +300,10 @@ class _AskingFactories(TorchFunctionMode):
     """Notes functions that read the tensors of a list one by one."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
-        if func in (torch.tensor, torch.as_tensor, torch.asarray) and isinstance(args[0], list):
-            _OnDevice.asked += [func.__name__] * len(args[0])
+        if func in (torch.tensor, torch.as_tensor, torch.asarray):
+            given = args[0] if args else (kwargs or {}).get("data")
+            if isinstance(given, (list, tuple)):
+                _OnDevice.asked += [func.__name__] * len(given)
         return func(*args, **(kwargs or {}))
 
 

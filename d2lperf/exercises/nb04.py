@@ -135,8 +135,8 @@ def check_in_groups(in_groups: Callable[[list, ThreadPoolExecutor, int], list]) 
             return failed(f"{what}: the pool got {pool.submitted} tasks, not one for each group")
         if pool.when_asked is not None and pool.when_asked < groups:
             return failed(
-                f"{what}: you waited for a result when only {pool.when_asked} groups had been "
-                "handed over, so the others could not start"
+                f"{what}: you waited for a result when only {pool.when_asked} task(s) had "
+                "been handed over, so the others could not start"
             )
     last = threading.Event()  # the first group ends after the last one
     operations = [lambda: last.wait(MEETING_S), lambda: 1, lambda: 2, lambda: last.set() or 3]

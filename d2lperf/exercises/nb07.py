@@ -389,7 +389,7 @@ def check_smallest_part(smallest_part: Callable[..., int]) -> Feedback:
 
         if share(part) < target - 1e-9:
             return failed(
-                f"{call}; with so many only {100 * share(part):.1f} % of the time is computing, "
+                f"{call}; with so many only {100 * share(part):.2f} % of the time is computing, "
                 f"not {100 * target:g} %"
             )
         if part > 1 and share(part - 1) > target + 1e-9:
