@@ -108,7 +108,7 @@ def ours(module, when, source=None):
 
 
 PLAIN = [m for m in SOURCES if not m.startswith("exercises.")]
-CHECKERS = [m for m in SOURCES if m.startswith("exercises.")]
+CHECKERS = [m for m in SOURCES if m.startswith("exercises.nb")]
 
 
 def room(module):
