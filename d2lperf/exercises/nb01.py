@@ -15,7 +15,7 @@ import numpy as np
 from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
 from d2lperf.exercises.values import as_list, as_number, as_whole
 from d2lperf.measuring.results import Comparison
-from d2lperf.measuring.verdict import Rounds
+from d2lperf.measuring.rounds import Rounds
 
 __all__ = [
     "SAVED",

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import partial
-from html import escape
 from numbers import Integral
 from typing import Any
 
-from d2lperf.formats import format_interval, format_value, print_line
+from d2lperf.formats import Table, format_interval, format_value, html_table, print_line
 from d2lperf.measuring.verdict import Ratio
 
 CLOSE = 1.05  # nearer to the prediction than this factor is "as predicted"
@@ -130,11 +129,8 @@ class Predictions(tuple[Prediction, ...]):
         """A table. The class `score` marks what differs from run to run (tests/sanitize.cfg)."""
         shown = 5 if any(p.own is not None for p in self) else 3
         header = ["prediction", "predicted", "measured", "result", "your guess", "its result"]
-        rows = ["".join(f"<th style='text-align:left'>{x}</th>" for x in header[: shown + 1])]
-        for p in self:
-            cells = "".join(f"<td class='score'>{escape(x)}</td>" for x in p.cells()[:shown])
-            rows.append(f"<td style='text-align:left'>{escape(p.label)}</td>{cells}")
-        return f"<table>{''.join(f'<tr>{row}</tr>' for row in rows)}</table>"
+        rows = [[p.label, *p.cells()[:shown]] for p in self]
+        return html_table(Table(header[: shown + 1], rows, scores=tuple(range(1, shown + 1))))
 
     def plot(self, ax=None):
         """Draw what was measured relative to the predictions, where both are positive."""
