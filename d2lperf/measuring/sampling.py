@@ -85,6 +85,9 @@ THREADED = 1.1  # processor time / wall time above which several threads are at 
 OWN_SHARE = 0.85  # a process that keeps this share of the cores busy disturbs itself
 ALONE_S, AGAIN_S = 0.08, 0.1
 CHECK_S = ALONE_S + AGAIN_S / 2  # seconds for each function that the check takes
+# Where functions can run beside this process: a place -> what makes their subjects there, called as
+# `with make(functions by name, setup=setup) as subjects`. `processes.isolated` adds "processes".
+APART: dict[str, Callable[..., Any]] = {}
 
 
 @contextmanager
