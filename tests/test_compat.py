@@ -38,11 +38,12 @@ def test_a_name_that_we_rely_on_is_there(name):
         pytest.fail(f"{name} is gone ({versions}). We use it because {_compat.PRIVATE[name]}.")
 
 
-def test_what_only_some_builds_have_is_done_without():
-    for name in _compat.OPTIONAL:
-        module, _, attribute = name.partition(":")
-        assert isinstance(hasattr(resolve_name(module), attribute), bool)
-    assert _compat.has_context(0) in (True, False)
+def test_what_only_some_builds_have_is_done_without(monkeypatch):
+    assert list(_compat.OPTIONAL) == ["torch._C:_cuda_hasPrimaryContext"]
+    monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", lambda i: i == 1, raising=False)
+    assert [_compat.has_context(i) for i in range(3)] == [False, True, False]
+    monkeypatch.delattr(torch._C, "_cuda_hasPrimaryContext")
+    assert _compat.has_context(0)
 
 
 def test_the_list_names_all_that_the_file_uses():

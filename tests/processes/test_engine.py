@@ -271,7 +271,7 @@ def test_a_progress_bar_is_seen_before_its_line_ends(tmp_path, monkeypatch):
         print("\r 50 %", end="", file=sys.stderr, flush=True)
         while not go_on.exists():
             time.sleep(0.01)
-        print("\r100 %", file=sys.stderr)
+        sys.stderr.write("\r100 %\n")  # as one piece: print would write two
 
     class Screen(io.StringIO):
         def write(self, text):
