@@ -193,7 +193,8 @@ class Crew(AbstractContextManager):
     def _reason(self, timeout_s: float) -> BaseException:
         """After a first error: the one that caused it, which may still be on its way."""
         self._step_until(time.monotonic() + _PATIENCE_S, lambda: self._cause() or not self._busy())
-        if cause := self._cause():
+        cause = self._cause()
+        if cause is not None:
             return cause
         # Each of them perhaps because of another one.
         if not any(failed.late for failed in self._failed):

@@ -90,7 +90,8 @@ def launch(
     advice = "Make it inside the function: open files, locks, generators and connections stay here."
     task = partial(_member, fn, args, workers, store.port, group)
     packed = pack(task, refusal, advice, TypeError)
-    if (size := sum(map(len, packed))) > 50e6:
+    size = sum(map(len, packed))
+    if size > 50e6:
         text = f"launch copies {size / 1e6:,.0f} MB to each of {workers} workers: the function, its"
         text += " arguments and all they use. Make or load the data inside the function instead."
         warnings.warn(text, UserWarning, stacklevel=2)
