@@ -4,6 +4,7 @@
 #   make frameworks [FRAMEWORK=jax]   kernels for the notebooks in frameworks/ (all of them)
 #   make notebooks [NN="00 01"]       execute them again and store their outputs
 #   make lint                         check the style
+#   make matrix [PYTHONS="3.10 3.13"]  make test with several, each in an environment of its own
 # PYTHON=python3.12 chooses another interpreter (make clean first). LAB_ARGS and PYTEST_ARGS are
 # passed on: make lab LAB_ARGS=--no-browser, make test PYTEST_ARGS="tests -k stats". make test
 # skips a notebook without its kernel. In make frameworks test that is a failure, unless this Python
@@ -11,6 +12,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+# versions or paths, for make matrix
+PYTHONS ?= 3.10 3.11 3.12 3.13
 D2L := d2l==1.0.3
 TORCH := torch==2.13.0 torchvision==0.28.0
 
@@ -24,10 +27,10 @@ READY := $(VENV)/.ready
 # pip does not report its own newest version.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help lab test frameworks notebooks lint lock clean
+.PHONY: help lab test matrix frameworks notebooks lint lock clean
 
 help:
-	@sed -n '2,6s/^# *//p' Makefile
+	@sed -n '2,7s/^# *//p' Makefile
 
 lab: $(READY)
 	cd notebooks && "$(RUN)" -m jupyterlab $(LAB_ARGS) 00-start-here.ipynb
@@ -41,6 +44,9 @@ test: frameworks
 endif
 test: $(READY)
 	"$(RUN)" -m pytest -n 2 --no-loadscope-reorder $(PYTEST_ARGS)
+
+matrix:
+	$(PYTHON) tests/matrix.py $(PYTHONS)
 
 notebooks: $(READY)
 	"$(RUN)" notebooks/build.py $(NN)

@@ -52,7 +52,10 @@ the place of the book's own library in its chapter on computational performance.
 
 from importlib import import_module as _import_module
 
+from d2lperf import _messages
 from d2lperf._version import __version__ as __version__
+
+_messages.keep_out()
 
 # Where each name is defined. Imported at first use, so that `import d2lperf` costs nothing.
 _HOMES = {
@@ -70,6 +73,8 @@ _HOMES = {
     "plotting": ("plot", "set_figsize"),
     "data": ("split_batch", "load_data_fashion_mnist"),
 }
+# What is imported with a module: `compare(isolated=True)` gets its subjects from `processes`.
+_BESIDE = {"measuring": "processes.isolated"}
 _MODULES = {*_HOMES, "book", "counting", "exercises", "magics"}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted({*_HOME, "plotting"})
@@ -79,15 +84,21 @@ _HOME["load_ipython_extension"] = "magics"  # what `%load_ext d2lperf` asks for
 
 def __getattr__(name: str):
     if name in _MODULES:
-        return _import_module(f"d2lperf.{name}")
+        return _module(name)
     if name in _HOME:
-        value = getattr(_import_module(f"d2lperf.{_HOME[name]}"), name)
+        value = getattr(_module(_HOME[name]), name)
     elif name.startswith("_"):
         raise AttributeError(f"module 'd2lperf' has no attribute {name!r}")
     else:
         value = _of_the_book(name)
     globals()[name] = value
     return value
+
+
+def _module(name: str):
+    if name in _BESIDE:
+        _import_module(f"d2lperf.{_BESIDE[name]}")
+    return _import_module(f"d2lperf.{name}")
 
 
 def __dir__():

@@ -17,12 +17,12 @@ from d2lperf.measuring.defaults import BUDGET_S, CONFIDENCE, ISOLATED_MARGIN, MA
 from d2lperf.measuring.equality import warn_if_unfinished
 from d2lperf.measuring.instruments import Instruments, instruments
 from d2lperf.measuring.neighbours import Neighbours
-from d2lperf.measuring.progress import progress_bar
 from d2lperf.measuring.results import Comparison, Measurement
 from d2lperf.measuring.running import LOOKS, Run
 from d2lperf.measuring.sampling import Plan, Subject, Turns
 from d2lperf.measuring.sweeps import Sweep
 from d2lperf.measuring.undisturbed import undisturbed
+from d2lperf.progress import progress_bar
 
 
 def measure(
@@ -79,7 +79,7 @@ def measure(
             notes=neighbours.notes(),
         )
 
-    with _kept(result), undisturbed(threads), progress_bar(progress, budget_s) as show:
+    with _kept(result), undisturbed(threads), progress_bar(budget_s, progress) as show:
         warn_if_unfinished(subject.name, subject.call(), stacklevel=2)
         ends = began + budget_s
         call_s, left = subject.first_calls_s[0], ends - clock()
@@ -229,9 +229,9 @@ def _under_the_clock(
 ) -> Iterator[list[Subject]]:
     """Yield the functions as subjects: as they are, made anew, or each in its own process."""
     if isolated:
-        from d2lperf.processes.isolated import isolated_subjects
-
-        with isolated_subjects(fns, setup=setup) as subjects:
+        if "processes" not in sampling.APART:
+            raise RuntimeError("isolated=True needs processes: import d2lperf.processes.isolated.")
+        with sampling.APART["processes"](fns, setup=setup) as subjects:
             yield subjects
         return
     given = fns if builds is None else builds.first()

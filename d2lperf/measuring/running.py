@@ -13,10 +13,10 @@ from d2lperf.measuring.defaults import LIMIT_S, MOST_SLOW_S, PRECISE_S, WATCH_S
 from d2lperf.measuring.equality import check_results, snapshot, warn_if_unfinished
 from d2lperf.measuring.interference import CHECK_S, find_interference
 from d2lperf.measuring.judging import least_builds, least_rounds, precise, round_up, settled
-from d2lperf.measuring.progress import progress_bar
 from d2lperf.measuring.results import Comparison
 from d2lperf.measuring.sampling import RULES, Turns
 from d2lperf.measuring.verdict import Ratio
+from d2lperf.progress import progress_bar
 
 ENOUGH_ROUNDS = 64  # to see whether a function varies by itself
 # Rounds after which we look whether the verdicts are known: 2, 3, 4, 6, 8, 12, ...
@@ -71,7 +71,7 @@ class Run:
         if began + needed_s > ends * (1 + 1e-9):
             return self._refuse(ends, needed_s)
         self.neighbours = neighbours.Neighbours(self.turns.instruments)
-        with progress_bar(progress, ends - self.began) as show:
+        with progress_bar(ends - self.began, progress) as show:
             self._take_rounds(budget_s, show)
         self._note_neighbours()
         self._check_thread_pools(calls_s)

@@ -64,6 +64,9 @@ class Rules:
 RULES = Rules()
 # A rest takes longer than a usual phase, so phases are long here, and none is cut short.
 ISOLATED_RULES = Rules(samples=40, settle_s=5e-3, limit_factor=math.inf, rest_s=0.1)
+# Where functions can run beside this process: a place -> what makes their subjects there, called as
+# `with make(functions by name, setup=setup) as subjects`. `processes.isolated` adds "processes".
+APART: dict[str, Callable[..., Any]] = {}
 
 
 class Subject:
