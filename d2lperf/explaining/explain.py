@@ -1,0 +1,226 @@
+"""`explain`: count what a function does, predict its time, measure it, tell what limits it."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from d2lperf.ceilings import Ceilings, measure_ceilings
+from d2lperf.counting import Operation, OperationCounter
+from d2lperf.device import synchronize
+from d2lperf.explaining.advice import OUTSIDE, Part, advice
+from d2lperf.explaining.explanation import MOST_UNCOUNTED, Explanation, limit_of
+from d2lperf.explaining.stacks import StackSampler
+from d2lperf.explaining.state import StateKeeper
+from d2lperf.measuring import Measurement, measure
+from d2lperf.measuring.sampling import Instruments, undisturbed
+from d2lperf.roofline import COMPUTE, MEMORY, OVERHEAD, Estimate, Roofline
+
+__all__ = ["explain"]
+
+TIMED_RUNS, TIMED_S = 3, 0.5  # the operations are timed so often, or until so much time is spent
+SAMPLED_S, MOST_SAMPLED = 0.3, 200  # how long, and in how many runs, the stack is sampled
+FASTER = 0.5  # measured / predicted below which nothing needs help
+
+
+def explain(
+    fn: Callable[[], Any], *, ceilings: Ceilings | None = None, measured: bool = True,
+    _instruments: Instruments | None = None,
+) -> Explanation:  # fmt: skip
+    """Tell what limits a function that is called some hundred times, or 6 times if it is slow.
+
+    What it changes is put back afterwards: parameters, buffers, gradients, the state of optimizers
+    and the state of the random generators; the report says how often it was called and what was put
+    back. Python's own state cannot be put back: iterators advance, counters count. For the copies
+    there must be memory.
+
+    Work is counted by the rules of `d2lperf.counting`; all of it is taken to run on the device of
+    the ceilings. What cannot be counted (sorting, random numbers, recurrent layers) is timed by
+    itself, and its time is part of the prediction. The time differs from the prediction where a
+    kernel stays below the ceilings, or where Python or other libraries compute.
+
+    Args:
+        fn: called without arguments: a forward pass, a training step.
+        ceilings: of the device; by default those that `measure_ceilings` finds. Those of
+            `d2lperf.datasheets.datasheet("H100 SXM")` predict for a machine that is not here; then
+            nothing is measured.
+        measured: also measure the time; if not, the function runs two to five times.
+
+    Raises:
+        TypeError: `fn` is no function.
+        ValueError: `fn` runs no operation of torch, or the ceilings lack the rate of its dtype.
+        BaseException: what `fn` raises.
+
+    >>> made = Ceilings({"float32": 1e11}, {"triad": 1e10}, 2e-6)
+    >>> x = torch.ones(512, 512)
+    >>> explain(lambda: x @ x, ceilings=made, measured=False).regime
+    'compute'
+    """
+    if not callable(fn):
+        raise TypeError(f"explain needs a function, not a {type(fn).__name__}: explain(lambda: f(x))")
+    runs, keeper = _Runs(fn), StateKeeper()
+    given = _instruments or Instruments()
+    with undisturbed():
+        try:
+            found = _study(runs, keeper, given, ceilings, measured)
+        finally:
+            keeper.put_back()
+    return _explained(found, runs.count, keeper)
+
+
+class _Runs:
+    """The function, and how often it was called."""
+
+    def __init__(self, fn: Callable[[], Any]):
+        self.fn, self.count = fn, 0
+
+    def __call__(self) -> Any:
+        self.count += 1
+        return self.fn()
+
+
+class _Study(NamedTuple):
+    """What the runs gave: operations, the time of the whole, and functions outside of torch."""
+
+    operations: list[Operation]
+    measurement: Measurement | None
+    ceilings: Ceilings
+    outside: float
+    functions: dict[str, float]
+
+
+def _study(
+    runs: _Runs,
+    keeper: StateKeeper,
+    given: Instruments,
+    ceilings: Ceilings | None,
+    measured: bool,
+) -> _Study:
+    """Run the function: watched, timed as a whole, timed by its operations, sampled."""
+    wait = synchronize if given.synchronize == "auto" else given.synchronize or (lambda: None)
+    counter = OperationCounter(given.clock, wait)
+    with keeper, counter:
+        runs()
+    if not counter.operations:
+        raise ValueError(
+            "explain ran the function, but it used no operation of torch. It explains tensors' work; "
+            "measure() takes the time of any function."
+        )
+    ceilings = ceilings or measure_ceilings(counter.device)
+    counter.cache_bytes = ceilings.cache_bytes
+    measurement = None
+    if measured and ceilings.measured:
+        measurement = measure(runs, instruments=given)
+    timed_runs = TIMED_RUNS if measurement else 1
+    operations = _timed_operations(runs, counter, timed_runs)
+    outside = _outside(operations, measurement)
+    functions: dict[str, float] = {}
+    if measurement and limit_of({OVERHEAD: 1.0}, 0.0, outside) == OUTSIDE:
+        functions = _functions_outside(runs, counter, measurement.median_s)
+    return _Study(operations, measurement, ceilings, outside, functions)
+
+
+def _timed_operations(runs: _Runs, counter: OperationCounter, times: int) -> list[Operation]:
+    """The operations, each with the median of its seconds; what is not counted is timed alone."""
+    lists: list[list[Operation]] = []
+    began = counter.clock()
+    # The watched run has filled the cache, but its copies have emptied it: the first is left out.
+    while len(lists) < times and (len(lists) < 1 or counter.clock() - began < TIMED_S):
+        lists.append(_one_run(runs, counter))
+    alone: list[Operation] = []
+    if not all(operation.counted for operation in lists[-1]):
+        counter.alone = True
+        alone = _one_run(runs, counter)
+        counter.alone = False
+    last = alone or lists[-1]
+    names = [operation.name for operation in last]
+    alike = [run for run in lists if [operation.name for operation in run] == names]
+    return [
+        operation._replace(seconds=statistics.median(run[i].seconds for run in alike))
+        if operation.counted and alike
+        else operation
+        for i, operation in enumerate(last)
+    ]
+
+
+def _one_run(runs: _Runs, counter: OperationCounter) -> list[Operation]:
+    counter.operations = []
+    with counter:
+        runs()
+    return counter.operations
+
+
+def _outside(operations: list[Operation], measurement: Measurement | None) -> float:
+    """Share of the measured time outside of torch's operations."""
+    if measurement is None or not measurement.median_s:
+        return 0.0
+    spent_s = sum(operation.seconds for operation in operations)
+    return max(0.0, 1 - spent_s / measurement.median_s)
+
+
+def _functions_outside(
+    runs: _Runs, counter: OperationCounter, call_s: float
+) -> dict[str, float]:
+    """Python functions outside of torch -> share of the time there."""
+    times = max(1, min(MOST_SAMPLED, round(SAMPLED_S / max(call_s, 1e-6))))
+    with StackSampler() as sampler, counter:
+        for _ in range(times):
+            counter.operations = []
+            runs()
+    return sampler.shares()
+
+
+def _explained(found: _Study, runs: int, keeper: StateKeeper) -> Explanation:
+    """Put together what was found."""
+    roofline = Roofline(found.ceilings)
+    pairs = [(op, _estimate(op, roofline)) for op in found.operations]
+    spent_s = sum(op.seconds for op in found.operations) or 1.0
+    inside = 1 - found.outside
+    parts = [Part(op, est, inside * op.seconds / spent_s) for op, est in pairs]
+    uncounted: Counter = Counter()
+    for operation, _, share in parts:
+        if not operation.counted:
+            uncounted[operation.name] += share
+    shares = _shares(parts) if sum(uncounted.values()) <= MOST_UNCOUNTED else {}
+    total_s = sum(est.seconds for _, est in pairs)
+    regime = limit_of(shares, sum(uncounted.values()), found.outside)
+    help = advice(parts, regime, roofline, found.functions)
+    if found.measurement and found.measurement.median_s < FASTER * total_s:
+        help = "nothing: it is faster than predicted (compiled code, or a nearer cache)"
+    return Explanation(
+        flops=sum(op.flops for op in found.operations),
+        bytes=sum(sum(op.bytes.values()) for op in found.operations),
+        predicted_s=total_s,
+        measurement=found.measurement,
+        shares=shares,
+        help=help,
+        uncounted=dict(uncounted),
+        operations=pairs,
+        ceilings=found.ceilings,
+        outside=found.outside,
+        functions=found.functions,
+        runs=runs,
+        changed=keeper.changed,
+        left=keeper.left,
+    )
+
+
+def _estimate(operation: Operation, roofline: Roofline) -> Estimate:
+    """The roofline's estimate; for what cannot be counted the time that it takes by itself."""
+    if operation.counted:
+        return roofline.predict_operation(operation)
+    if roofline.ceilings.measured:
+        return Estimate(operation.seconds, OVERHEAD)
+    return Estimate(0.0, OVERHEAD)  # nobody has measured it on the machine of the data sheet
+
+
+def _shares(parts: list[Part]) -> dict[str, float]:
+    """Regime -> share of the predicted seconds, of the operations that are counted."""
+    shares = dict.fromkeys((OVERHEAD, MEMORY, COMPUTE), 0.0)
+    counted = [part.estimate for part in parts if part.operation.counted]
+    total_s = sum(estimate.seconds for estimate in counted) or 1.0
+    for seconds, regime in counted:
+        shares[regime] += seconds / total_s
+    return shares
