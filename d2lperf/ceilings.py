@@ -109,7 +109,9 @@ class Ceilings(Shown, Saved):
 
     def _named(self) -> dict[str, Named]:
         """What is known, by the names of the samples."""
-        found = {k: Named(f"matrix products, {k}", rate, "FLOP/s") for k, rate in self.flops.items()}
+        found = {
+            k: Named(f"matrix products, {k}", rate, "FLOP/s") for k, rate in self.flops.items()
+        }
         if CONVOLUTION in found:
             found[CONVOLUTION] = found[CONVOLUTION]._replace(label="convolutions, float32")
         for name, rate in self.bandwidth.items():

@@ -18,8 +18,13 @@ __all__ = ["MOVE", "POINTWISE", "PRODUCT", "REDUCTION", "UNKNOWN", "Evaluations"
 PRODUCT, POINTWISE, REDUCTION = "product", "pointwise", "reduction"
 MOVE, UNKNOWN = "move", "unknown"
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 GATHERS = frozenset({"embedding", "gather", "index", "index_select", "take"})
-MOVES = GATHERS | frozenset(
+MOVES = GATHERS | _words(
     """
     arange as_strided_copy cat clone constant_pad_nd contiguous copy expand_copy eye fill flip full
     full_like lift_fresh linspace local_scalar_dense masked_scatter new_full new_ones new_zeros ones
@@ -27,29 +32,29 @@ MOVES = GATHERS | frozenset(
     roll scalar_tensor scatter select_backward select_scatter slice_backward slice_scatter
     split_with_sizes_copy stack to_copy tril triu unfold unfold_backward view_copy zero zeros
     zeros_like
-    """.split()
+    """
 )
-REDUCTIONS = frozenset(
+REDUCTIONS = _words(
     """
     adaptive_avg_pool2d adaptive_avg_pool2d_backward all amax amin any avg_pool2d
     avg_pool2d_backward fused_rms_norm fused_rms_norm_backward linalg_vector_norm log_softmax
     log_softmax_backward_data logsumexp max mean min native_group_norm native_group_norm_backward
     native_layer_norm native_layer_norm_backward nll_loss2d_backward nll_loss2d_forward
     nll_loss_backward nll_loss_forward norm prod safe_softmax softmax softmax_backward_data sum
-    """.split()
+    """
 )
-FUNCTIONS = frozenset(
+FUNCTIONS = _words(
     """
     acos acosh asin asinh atan atan2 atanh binary_cross_entropy cos cosh digamma erf erfc erfinv exp
     expm1 float_power hypot lgamma log log10 log1p log2 log_sigmoid_forward logaddexp logaddexp2
     logsumexp mish pow rsqrt sin sinh softplus sqrt tan tanh xlogy
-    """.split()
+    """
 )
-ACTIVATIONS = frozenset(
+ACTIVATIONS = _words(
     """
     celu elu exp2 gelu gelu_backward log_softmax logit safe_softmax selu sigmoid silu silu_backward
     softmax
-    """.split()
+    """
 )
 # Exponents that torch computes by multiplications and divisions.
 CHEAP_EXPONENTS = (-2, -1, 0, 1, 2, 3)
@@ -96,7 +101,8 @@ def kind_of(name: str, tags: Any) -> str:
 def evaluations(name: str, args: tuple) -> Evaluations:
     """Return what an element needs beside arithmetic; `args` hold the exponent of a power."""
     plain = plain_name(name)
-    if plain == "pow" and len(args) > 1 and args[1] in CHEAP_EXPONENTS:
+    exponent = args[1] if plain == "pow" and len(args) > 1 else None
+    if isinstance(exponent, (int, float)) and exponent in CHEAP_EXPONENTS:
         return Evaluations(0, 0)
     if plain in ACTIVATIONS:
         return Evaluations(0, 1)

@@ -124,9 +124,12 @@ class OperationCounter(TorchDispatchMode):
         name, touched = func.overloadpacket.__name__, touched_by(func, args, kwargs, made)
         every = [*touched.read, *touched.written, *touched.new]
         plain = Operation(name, classes.MOVE, _dtype(every), 0.0, 0.0, {}, took_s)
-        if "empty" in name or not touched.written + touched.new:
-            return plain  # nothing is written: memory as it is, or a view
-        moved = plain._replace(bytes=self._moved(name, touched), access=_access(name, args, touched))
+        is_view = not touched.written + touched.new or torch.Tag.inplace_view in func.tags
+        if is_view or "empty" in name:
+            return plain  # nothing is written
+        moved = plain._replace(
+            bytes=self._moved(name, touched), access=_access(name, args, touched)
+        )
         if any(places.is_sparse(t) for t in every):
             return moved._replace(kind=classes.UNKNOWN)
         flops = products.product_flops(func, args, kwargs, made)

@@ -70,7 +70,9 @@ def is_transposed(source: torch.Tensor, target: torch.Tensor) -> bool:
         return False
     sizes = enumerate(zip(source.shape, source.stride(), target.stride()))
     apart = {i for i, (n, _, to) in sizes if n > 1 and to == 1}
-    near = {i for i, (n, step) in enumerate(zip(source.shape, source.stride())) if n > 1 and step == 1}
+    near = {
+        i for i, (n, step) in enumerate(zip(source.shape, source.stride())) if n > 1 and step == 1
+    }
     return bool(apart and near) and not apart & near
 
 

@@ -26,7 +26,9 @@ def _batched(a: torch.Tensor, b: torch.Tensor) -> float:
 
 def _trilinear(first: Any, second: Any, third: Any, *expand_and_sum: Any) -> float:
     """Sum over products of three factors; each is expanded by its own list of dimensions."""
-    sizes = [torch.Size(_expanded(t, dims)) for t, dims in zip((first, second, third), expand_and_sum)]
+    sizes = [
+        torch.Size(_expanded(t, dims)) for t, dims in zip((first, second, third), expand_and_sum)
+    ]
     return 3.0 * math.prod(torch.broadcast_shapes(*sizes))
 
 
@@ -78,7 +80,7 @@ def product_flops(func: Any, args: tuple, kwargs: dict, made: Any) -> float | No
 
 
 def has_one_row(name: str, args: tuple) -> bool:
-    """Whether a product reads each number of a matrix once: it multiplies a single row or column."""
+    """Whether a product reads each number of a matrix once, for a single row or column."""
     if name.rstrip("_") in ("mv", "addmv"):
         return True
     tensors = [a for a in args if isinstance(a, torch.Tensor)]

@@ -29,7 +29,7 @@ def explain(
     fn: Callable[[], Any], *, ceilings: Ceilings | None = None, measured: bool = True,
     _instruments: Instruments | None = None,
 ) -> Explanation:  # fmt: skip
-    """Tell what limits a function that is called some hundred times, or 6 times if it is slow.
+    """Tell what limits a function that is called some hundred times, or about five if it is slow.
 
     What it changes is put back afterwards: parameters, buffers, gradients, the state of optimizers
     and the state of the random generators; the report says how often it was called and what was put
@@ -59,7 +59,9 @@ def explain(
     'compute'
     """
     if not callable(fn):
-        raise TypeError(f"explain needs a function, not a {type(fn).__name__}: explain(lambda: f(x))")
+        raise TypeError(
+            f"explain needs a function, not a {type(fn).__name__}: explain(lambda: f(x))"
+        )
     runs, keeper = _Runs(fn), StateKeeper()
     given = _instruments or Instruments()
     with undisturbed():
@@ -105,8 +107,8 @@ def _study(
         runs()
     if not counter.operations:
         raise ValueError(
-            "explain ran the function, but it used no operation of torch. It explains tensors' work; "
-            "measure() takes the time of any function."
+            "explain ran the function, but it used no operation of torch, and it explains nothing "
+            "else. measure(fn) takes the time of any function."
         )
     ceilings = ceilings or measure_ceilings(counter.device)
     counter.cache_bytes = ceilings.cache_bytes
@@ -160,9 +162,7 @@ def _outside(operations: list[Operation], measurement: Measurement | None) -> fl
     return max(0.0, 1 - spent_s / measurement.median_s)
 
 
-def _functions_outside(
-    runs: _Runs, counter: OperationCounter, call_s: float
-) -> dict[str, float]:
+def _functions_outside(runs: _Runs, counter: OperationCounter, call_s: float) -> dict[str, float]:
     """Python functions outside of torch -> share of the time there."""
     times = max(1, min(MOST_SAMPLED, round(SAMPLED_S / max(call_s, 1e-6))))
     with StackSampler() as sampler, counter:

@@ -162,7 +162,9 @@ class Explanation(Shown):
         lines = [f"predicted: {predicted}"]
         if self.measurement:
             times = self.measured_s / self.predicted_s
-            lines.append(f"measured: {format_value(self.measured_s, 's')}, {times:.2g} times as much")
+            lines.append(
+                f"measured: {format_value(self.measured_s, 's')}, {times:.2g} times as much"
+            )
         if self.outside >= 0.01:
             lines.append(f"outside of torch's operations: {self.outside:.0%} of the time")
         return lines
