@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import io
+import math
 import sys
+from contextlib import redirect_stdout
 
 LEVERS = 3  # that are shown
 WORTH = 1.02  # a gain that is shown
@@ -11,7 +14,10 @@ WORTH = 1.02  # a gain that is shown
 
 def main(arguments: list[str] | None = None) -> int:
     """Explain the training step of a script; return the exit status."""
-    options = _parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    end = given.index("--") if "--" in given else len(given)
+    options = _parser().parse_args(given[:end])
+    options.arguments = given[end + 1 :]
     from d2lperf.explaining.script import ScriptError
 
     try:
@@ -28,6 +34,7 @@ def _parser() -> argparse.ArgumentParser:
     explain = commands.add_parser(
         "explain",
         help="tell what limits the training step of a script, and what would help",
+        epilog="The script's own arguments stand at the end, after --.",
         description="Runs the script up to the second call of its step, then runs that call some "
         "hundred times. What the script prints is not shown.",
     )
@@ -40,14 +47,15 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument(
         "--device", metavar="NAME", help='predict for an accelerator by its data sheet: "H100 SXM"'
     )
-    explain.add_argument("arguments", nargs="*", help="of the script, after --")
     return parser
 
 
 def report(options: argparse.Namespace) -> str:
     """Return the report: machine, time of a step, share of waiting, limit, three levers."""
-    from d2lperf import datasheet, describe_machine, explain
+    from d2lperf.datasheets import datasheet
+    from d2lperf.explaining import explain
     from d2lperf.explaining.script import ScriptError, step_of, time_limit
+    from d2lperf.machine import describe_machine
 
     try:
         ceilings = datasheet(options.device) if options.device else None
@@ -58,9 +66,10 @@ def report(options: argparse.Namespace) -> str:
         step = step_of(options.script, options.step, options.arguments)
     advice = f"Is {options.step} one step, or the whole training? Else give a larger --limit."
     try:
-        with time_limit(options.limit, f"one call of {options.step}", advice):
-            step()
-        found = explain(step, ceilings=ceilings)
+        with redirect_stdout(io.StringIO()):  # hundreds of calls may print hundreds of lines
+            with time_limit(options.limit, f"one call of {options.step}", advice):
+                step()
+            found = explain(step, ceilings=ceilings)
     except StopIteration:
         raise ScriptError(
             f"{options.step} was called again and again, and its data came to an end. Let it begin "
@@ -78,8 +87,8 @@ def summary(found, name: str) -> list[str]:
     lines = []
     if found.measurement:
         low, high = found.measurement.interval_s
-        interval = format_interval(low, high, format_seconds)
-        lines += [f"one call of {name}: {format_seconds(found.measured_s)} {interval}"]
+        interval = format_interval(low, high, format_seconds) if math.isfinite(high) else ""
+        lines += [f"one call of {name}: {format_seconds(found.measured_s)} {interval}".rstrip()]
         lines += [f"waiting, outside of torch's operations: {found.outside:.0%}"]
     lines += [f"predicted: {format_seconds(found.predicted_s)}", f"limit: {found.regime}"]
     worth = [lever for lever in found.levers() if lever.gain >= WORTH][:LEVERS]

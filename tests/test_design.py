@@ -40,6 +40,7 @@ ARROWS = {
     "roofline": {"ceilings", "counting", "plotting"},
     "explaining": {"ceilings", "counting", "device", "formats", "measuring", "roofline"},
     "magics": {"measuring", "stopwatch"},
+    "__main__": {"datasheets", "explaining", "formats", "machine"},
     "exercises": set(),
     "": {"_version"},  # the package itself: its list of names, each loaded at first use
 }

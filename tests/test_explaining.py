@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -274,7 +275,7 @@ def test_a_step_that_waits_for_its_data():
     assert found.regime == "outside of torch"
     assert "DataLoader with num_workers" in found.help
     assert "transform" in found.help
-    assert ".item() less often (1 times in a call)" in found.help
+    assert ".item() less often (1 in a call" in found.help
     assert found.levers()[0].gain > 100
 
 
@@ -348,7 +349,8 @@ def test_what_is_not_callable():
 
 def test_gelu_and_exp_have_rates_of_their_own():
     x = torch.rand(2**16)
-    gelu = counted(lambda: functional.gelu(x)).predicted_s
-    exp = counted(lambda: torch.exp(x)).predicted_s
+    fast = replace(MADE, bandwidth={"triad": 1e12})
+    gelu = counted(lambda: functional.gelu(x), ceilings=fast).predicted_s
+    exp = counted(lambda: torch.exp(x), ceilings=fast).predicted_s
     assert gelu == pytest.approx(len(x) * (1 / 8e9 + 1 / 1e11))  # and one FLOP each
     assert exp == pytest.approx(len(x) * (1 / 2e9 + 1 / 1e11))

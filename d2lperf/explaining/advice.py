@@ -109,7 +109,7 @@ def _advice_outside(parts: list[Part], outside: dict[str, float]) -> str:
     text = "prepare the data in other processes (DataLoader with num_workers), "
     text += "transform them once and keep the result"
     if items:
-        text += f", call .item() less often ({items} times in a call)"
+        text += f", call .item() less often ({items} in a call, the optimizer's included)"
     return f"{text}. The time outside goes to: {where}" if where else text
 
 

@@ -53,6 +53,7 @@ def explain(
         ValueError: `fn` runs no operation of torch, or the ceilings lack the rate of its dtype.
         BaseException: what `fn` raises.
 
+    >>> import torch
     >>> made = Ceilings({"float32": 1e11}, {"triad": 1e10}, 2e-6)
     >>> x = torch.ones(512, 512)
     >>> explain(lambda: x @ x, ceilings=made, measured=False).regime
@@ -155,11 +156,12 @@ def _one_run(runs: _Runs, counter: OperationCounter) -> list[Operation]:
 
 
 def _outside(operations: list[Operation], measurement: Measurement | None) -> float:
-    """Share of the measured time outside of torch's operations."""
-    if measurement is None or not measurement.median_s:
+    """Share of the shortest measured call outside of torch's operations."""
+    if measurement is None:
         return 0.0
+    least_s = min(measurement.samples_s)  # a disturbance is no work outside of torch
     spent_s = sum(operation.seconds for operation in operations)
-    return max(0.0, 1 - spent_s / measurement.median_s)
+    return max(0.0, 1 - spent_s / least_s) if least_s > 0 else 0.0
 
 
 def _functions_outside(runs: _Runs, counter: OperationCounter, call_s: float) -> dict[str, float]:

@@ -60,7 +60,9 @@ def step_of(script: str | Path, name: str, arguments: list[str]) -> Callable[[],
         except _Reached as reached:
             return reached.step
         except SystemExit as error:
-            raise ScriptError(_ended(path, name, error.code, arguments)) from None
+            if error.code:
+                raise ScriptError(_ended(path, name, error.code, arguments)) from None
+            found = stopper.top_level
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             raise ScriptError(
@@ -90,11 +92,16 @@ class _Stopper:
     def __init__(self, file: str, name: str):
         self.file, self.name, self.calls = file, name, 0
         self.nested = False  # a function of this name inside another one was called
+        self.top_level: dict[str, Any] = {}  # names at the script's top level
 
     def look(self, frame: FrameType, event: str, argument: Any) -> None:
         """What `sys.setprofile` calls."""
         code = frame.f_code
-        if event != "call" or code.co_name != self.name or code.co_filename != self.file:
+        if event != "call" or code.co_filename != self.file:
+            return
+        if code.co_name == "<module>":
+            self.top_level = frame.f_globals
+        if code.co_name != self.name:
             return
         function = frame.f_globals.get(self.name)
         if getattr(function, "__code__", None) is not code:

@@ -76,6 +76,6 @@ def name_of(frame: FrameType) -> str | None:
         loading |= file.startswith(str(Path(TORCH, "utils", "data")))
         if not file.startswith((TORCH, *LIBRARIES)):
             via = " in a DataLoader" if loading else ""
-            return f"{at.f_code.co_name} ({Path(file).name}:{at.f_lineno}){via}"
+            return f"{at.f_code.co_name} ({Path(file).name}:{at.f_code.co_firstlineno}){via}"
         at = at.f_back
     return None
