@@ -36,7 +36,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch.nn import functional
-
 from typical import functions
 
 import d2lperf

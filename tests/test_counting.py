@@ -194,6 +194,13 @@ def test_a_cache_holds_half_for_certain_and_the_whole_at_most():
     assert recent.use(2, 50) == 0
 
 
+def test_a_result_reuses_what_was_used_before():
+    recent = RecentlyUsed(cache_bytes=100)
+    assert recent.use(1, 60, made=True) == 0
+    assert recent.use(2, 60, made=True) == 1
+    assert recent.use(3, 60, made=True) == pytest.approx(0.8)  # 120 of 200 are in use
+
+
 def test_a_cache_of_unknown_size_holds_nothing():
     recent = RecentlyUsed()
     recent.use(1, 10)

@@ -342,6 +342,21 @@ def test_levers_follow_amdahl():
     assert gains == sorted(gains, reverse=True)
 
 
+def test_a_compiled_function_is_measured_compiled():
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(lambda: X.relu() + 1, backend=backend)
+    found = counted(compiled)
+    assert [op.name for op, _ in found.operations] == ["relu", "add"]
+    assert not graphs
+    compiled()
+    assert len(graphs) == 1
+
+
 def test_what_is_not_callable():
     with pytest.raises(TypeError, match="needs a function, not a Tensor"):
         explain(X)

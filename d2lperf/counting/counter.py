@@ -167,7 +167,7 @@ class OperationCounter(TorchDispatchMode):
             size = places.bytes_of(tensor)
             if i == 0 and name in classes.GATHERS:
                 size = returned
-            part = self._recent.use(places.address(tensor), size)
+            part = self._recent.use(places.address(tensor), size, made=i >= len(old))
             if across:  # from device to device, bytes count once
                 way = "to" if devices[0].type == "cpu" else "from"
                 add(f"{way} device, pageable", size / 2)

@@ -2,7 +2,8 @@
 
 The function is called over and over. A tensor comes from the cache if little else was used since
 its last use: up to half of the cache it is all there, beyond the whole cache none of it, and
-between the two a part. On a CPU, results of 32 MiB and more are new memory, which the operating
+between the two a part. A result at a new address is taken to reuse memory of the calls before. On a
+CPU, results of 32 MiB and more are new memory, which the operating
 system hands out page by page.
 """
 
@@ -87,9 +88,18 @@ class RecentlyUsed:
         self.cache_bytes = cache_bytes
         self._used: dict[int, float] = {}  # address -> bytes, the last used last
 
-    def use(self, where: int, size: float) -> float:
-        """Use `size` bytes at an address now; return the part of them that was in the cache."""
-        part = self._part(self._since(where, size))
+    def use(self, where: int, size: float, made: bool = False) -> float:
+        """Use `size` bytes at an address now; return the part of them that was in the cache.
+
+        Args:
+            where: the address.
+            size: in bytes.
+            made: whether it is a result, which the allocator puts where something else was.
+        """
+        if made and where not in self._used:
+            part = self._part(sum(self._used.values()) or math.inf)
+        else:
+            part = self._part(self._since(where, size))
         self._used.pop(where, None)
         self._used[where] = size
         return part

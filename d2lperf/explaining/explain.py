@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import statistics
+import sys
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
+
+import torch
 
 from d2lperf.ceilings import Ceilings, measure_ceilings
 from d2lperf.counting import Operation, OperationCounter
@@ -104,7 +108,7 @@ def _study(
     """Run the function: watched, timed as a whole, timed by its operations, sampled."""
     wait = synchronize if given.synchronize == "auto" else given.synchronize or (lambda: None)
     counter = OperationCounter(given.clock, wait)
-    with keeper, counter:
+    with _uncompiled(), keeper, counter:
         runs()
     if not counter.operations:
         raise ValueError(
@@ -148,9 +152,19 @@ def _timed_operations(runs: _Runs, counter: OperationCounter, times: int) -> lis
     ]
 
 
+def _uncompiled() -> AbstractContextManager:
+    """Run compiled functions as they are written, where there may be any.
+
+    Otherwise torch would note that they cannot be compiled here, and never compile them again.
+    """
+    if "torch._dynamo" in sys.modules:
+        return torch.compiler.set_stance("force_eager")
+    return nullcontext()
+
+
 def _one_run(runs: _Runs, counter: OperationCounter) -> list[Operation]:
     counter.operations = []
-    with counter:
+    with _uncompiled(), counter:
         runs()
     return counter.operations
 
@@ -167,7 +181,7 @@ def _outside(operations: list[Operation], measurement: Measurement | None) -> fl
 def _functions_outside(runs: _Runs, counter: OperationCounter, call_s: float) -> dict[str, float]:
     """Python functions outside of torch -> share of the time there."""
     times = max(1, min(MOST_SAMPLED, round(SAMPLED_S / max(call_s, 1e-6))))
-    with StackSampler() as sampler, counter:
+    with _uncompiled(), StackSampler() as sampler, counter:
         for _ in range(times):
             counter.operations = []
             runs()
