@@ -1,6 +1,7 @@
 """`explain`: what it puts back, what it says where it cannot count, data sheets, advice."""
 
 import math
+import sys
 import time
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from d2lperf import Ceilings, datasheet, explain
+from d2lperf.counting import OperationCounter
 from d2lperf.datasheets import ACCELERATORS
 from d2lperf.explaining import stacks
 
@@ -292,19 +294,15 @@ def test_the_functions_that_take_the_time_are_named():
 
 
 def test_time_inside_an_operation_is_not_outside():
-    from d2lperf.counting import OperationCounter
-
     frames = []
 
     def clock():
-        import sys
-
         frames.append(stacks.name_of(sys._getframe(1)))
         return 0.0
 
     with OperationCounter(clock, lambda: None):
         X.relu()
-    assert frames == [None, None]
+    assert frames and set(frames) == {None}
 
 
 def test_a_data_loader_is_named():
@@ -313,8 +311,6 @@ def test_a_data_loader_is_named():
             return 2
 
         def __getitem__(self, i):
-            import sys
-
             seen.append(stacks.name_of(sys._getframe()))
             return i
 

@@ -87,13 +87,14 @@ class OperationCounter(TorchDispatchMode):
         device: the accelerator that was used, or the CPU.
         cache_bytes: how much stays in the cache, in bytes.
         alone: time what cannot be counted alone, on the inputs it has: a few more calls of it.
+        inside_s: seconds in operations and in counting them; the rest of a run is outside of torch.
     """
 
     def __init__(self, clock: Callable[[], float], wait: Callable[[], None]):
         super().__init__()
         self.clock, self.wait = clock, wait
         self.operations: list[Operation] = []
-        self.device, self.alone = torch.device("cpu"), False
+        self.device, self.alone, self.inside_s = torch.device("cpu"), False, 0.0
         self._recent = places.RecentlyUsed()
 
     @property
@@ -107,7 +108,7 @@ class OperationCounter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation and count it."""
-        kwargs = kwargs or {}
+        kwargs, entered = kwargs or {}, self.clock()
         self.wait()
         start = self.clock()
         result = func(*args, **kwargs)
@@ -118,6 +119,7 @@ class OperationCounter(TorchDispatchMode):
             if self.alone and not operation.counted:
                 operation = operation._replace(seconds=self._alone_s(func, args, kwargs, took_s))
             self.operations.append(operation)
+        self.inside_s += self.clock() - entered
         return result
 
     def _operation(self, func: Any, args: Any, kwargs: Any, made: Any, took_s: float) -> Operation:

@@ -120,36 +120,41 @@ def _study(
     measurement = None
     if measured and ceilings.measured:
         measurement = measure(runs, instruments=given)
-    timed_runs = TIMED_RUNS if measurement else 1
-    operations = _timed_operations(runs, counter, timed_runs)
-    outside = _outside(operations, measurement)
+    timed = _timed_operations(runs, counter, TIMED_RUNS if measurement else 1)
+    outside = _outside(timed, measurement)
     functions: dict[str, float] = {}
     if measurement and limit_of({OVERHEAD: 1.0}, 0.0, outside) == OUTSIDE:
         functions = _functions_outside(runs, counter, measurement.median_s)
-    return _Study(operations, measurement, ceilings, outside, functions)
+    return _Study(timed.operations, measurement, ceilings, outside, functions)
 
 
-def _timed_operations(runs: _Runs, counter: OperationCounter, times: int) -> list[Operation]:
+class _Run(NamedTuple):
+    """One run of the function: its operations, and the seconds outside of them."""
+
+    operations: list[Operation]
+    outside_s: float
+
+
+def _timed_operations(runs: _Runs, counter: OperationCounter, times: int) -> _Run:
     """The operations, each with the median of its seconds; what is not counted is timed alone."""
-    lists: list[list[Operation]] = []
+    timed: list[_Run] = []
     began = counter.clock()
-    # The watched run has filled the cache, but its copies have emptied it: the first is left out.
-    while len(lists) < times and (len(lists) < 1 or counter.clock() - began < TIMED_S):
-        lists.append(_one_run(runs, counter))
-    alone: list[Operation] = []
-    if not all(operation.counted for operation in lists[-1]):
+    while len(timed) < times and (not timed or counter.clock() - began < TIMED_S):
+        timed.append(_one_run(runs, counter))
+    last = timed[-1].operations
+    if not all(operation.counted for operation in last):
         counter.alone = True
-        alone = _one_run(runs, counter)
+        last = _one_run(runs, counter).operations
         counter.alone = False
-    last = alone or lists[-1]
     names = [operation.name for operation in last]
-    alike = [run for run in lists if [operation.name for operation in run] == names]
-    return [
-        operation._replace(seconds=statistics.median(run[i].seconds for run in alike))
-        if operation.counted and alike
-        else operation
-        for i, operation in enumerate(last)
-    ]
+    alike = [run.operations for run in timed if [op.name for op in run.operations] == names]
+    operations = []
+    for i, operation in enumerate(last):
+        if operation.counted and alike:
+            middle_s = statistics.median(run[i].seconds for run in alike)
+            operation = operation._replace(seconds=middle_s)
+        operations.append(operation)
+    return _Run(operations, min(run.outside_s for run in timed))
 
 
 def _uncompiled() -> AbstractContextManager:
@@ -162,20 +167,28 @@ def _uncompiled() -> AbstractContextManager:
     return nullcontext()
 
 
-def _one_run(runs: _Runs, counter: OperationCounter) -> list[Operation]:
-    counter.operations = []
+def _one_run(runs: _Runs, counter: OperationCounter) -> _Run:
+    """Run the function once and count its operations."""
+    counter.operations, counter.inside_s = [], 0.0
     with _uncompiled(), counter:
+        began = counter.clock()
         runs()
-    return counter.operations
+        took_s = counter.clock() - began
+    return _Run(counter.operations, max(0.0, took_s - counter.inside_s))
 
 
-def _outside(operations: list[Operation], measurement: Measurement | None) -> float:
-    """Share of the shortest measured call outside of torch's operations."""
+def _outside(run: _Run, measurement: Measurement | None) -> float:
+    """Share of a call outside of torch's operations: the smaller one of two estimates.
+
+    One is what the measured time exceeds the operations by, the other what passed between them
+    while they were counted. A disturbance enlarges one of them, work outside of torch both.
+    """
     if measurement is None:
         return 0.0
-    least_s = min(measurement.samples_s)  # a disturbance is no work outside of torch
-    spent_s = sum(operation.seconds for operation in operations)
-    return max(0.0, 1 - spent_s / least_s) if least_s > 0 else 0.0
+    least_s = min(measurement.samples_s)
+    spent_s = sum(operation.seconds for operation in run.operations)
+    outside_s = min(run.outside_s, least_s - spent_s)
+    return max(0.0, outside_s / least_s) if least_s > 0 else 0.0
 
 
 def _functions_outside(runs: _Runs, counter: OperationCounter, call_s: float) -> dict[str, float]:
