@@ -23,8 +23,7 @@ See what ran when
 
 Where is the limit?
     explain                   tells what limits a function, and what would help -> Explanation
-    measure_ceilings          what this machine does at best: rates, bandwidth -> Ceilings
-    datasheet                 what another one does by its data sheet: datasheet("H100 SXM")
+    measure_ceilings          what this machine does at best -> Ceilings; datasheet(name): another
     Ceilings, Roofline        ceilings to keep; times predicted from FLOPs and bytes, .plot()
 
 Run on several processes

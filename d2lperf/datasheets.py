@@ -52,7 +52,7 @@ ACCELERATORS = {
     "Google TPU v5p": DataSheet(2023, 95, 2765, None, None, None, 459, 459, TPUS),
     "Google TPU7x": DataSheet(2025, 192, 7380, None, None, None, 2307, None, TPUS),
 }
-_RATES = ("float64", "float32", "float16", "bfloat16", "int8")
+_RATES = ("float64", "float32", "bfloat16", "float16", "int8")
 
 
 def datasheet(name: str) -> Ceilings:

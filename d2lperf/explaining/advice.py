@@ -73,9 +73,9 @@ def advice(parts: list[Part], regime: str, roofline: Roofline, outside: dict[str
     cause = seconds.most_common(1)[0][0]
     faster = _faster(cause, roofline) if regime == COMPUTE and cause != FUNCTIONS else None
     if faster:
-        return (
-            f"lower precision: products in {faster.dtype} are {faster.gain:.1f} times as fast here"
-        )
+        where = "here" if roofline.ceilings.measured else "there"
+        times = f"{faster.gain:.1f} times as fast {where}"
+        return f"lower precision: products in {faster.dtype} are {times}"
     return HELP.get(cause, HELP[regime])
 
 

@@ -14,7 +14,7 @@ import torch
 from d2lperf.ceilings import Ceilings, measure_ceilings
 from d2lperf.counting import Operation, OperationCounter
 from d2lperf.device import synchronize
-from d2lperf.explaining.advice import OUTSIDE, Part, advice
+from d2lperf.explaining.advice import Part, advice
 from d2lperf.explaining.explanation import MOST_UNCOUNTED, Explanation, limit_of
 from d2lperf.explaining.stacks import StackSampler
 from d2lperf.explaining.state import StateKeeper
@@ -26,6 +26,7 @@ __all__ = ["explain"]
 
 TIMED_RUNS, TIMED_S = 3, 0.5  # the operations are timed so often, or until so much time is spent
 SAMPLED_S, MOST_SAMPLED = 0.3, 200  # how long, and in how many runs, the stack is sampled
+NAMED_FROM = 0.2  # share of the time outside of torch from which its functions are named
 FASTER = 0.5  # measured / predicted below which nothing needs help
 
 
@@ -123,7 +124,7 @@ def _study(
     timed = _timed_operations(runs, counter, TIMED_RUNS if measurement else 1)
     outside = _outside(timed, measurement)
     functions: dict[str, float] = {}
-    if measurement and limit_of({OVERHEAD: 1.0}, 0.0, outside) == OUTSIDE:
+    if measurement and outside > NAMED_FROM:
         functions = _functions_outside(runs, counter, measurement.median_s)
     return _Study(timed.operations, measurement, ceilings, outside, functions)
 

@@ -20,6 +20,7 @@ MOST_UNCOUNTED = 0.25  # of the time; beyond it the limit is not known
 MOST_OUTSIDE = 0.5  # of the time; beyond it torch is not what limits
 SHOWN = 8  # kinds of operations in the table
 HEADER = ["", "calls", "FLOPs", "bytes", "predicted", "share of time", "limit"]
+HEADER_ELSEWHERE = [cell.replace("share of time", "share of time here") for cell in HEADER]
 
 
 def limit_of(shares: dict[str, float], uncounted: float, outside: float) -> str:
@@ -115,7 +116,8 @@ class Explanation(Shown):
             rows.append(["outside of torch", "", "", "", "", f"{self.outside:.0%}", ""])
         more = [f"and {len(kinds) - SHOWN} more kinds"] if len(kinds) > SHOWN else []
         foot = [*more, *self._work(), *self._times(), *self._caveats(), *self._runs()]
-        return Table(HEADER, rows, [*foot, f"what would help: {self.help}"], right=(1, 2, 3, 4, 5))
+        header = HEADER if self.ceilings.measured else HEADER_ELSEWHERE
+        return Table(header, rows, [*foot, f"what would help: {self.help}"], right=(1, 2, 3, 4, 5))
 
     def _weight(self, parts: list[Part]) -> float:
         """What puts a kind of operation on top: its share of the predicted or measured time."""
