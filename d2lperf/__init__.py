@@ -23,7 +23,7 @@ See what ran when
 
 Where is the limit?
     explain                   tells what limits a function, and what would help -> Explanation
-    measure_ceilings          what this machine does at best: rates, bandwidth -> Ceilings
+    measure_ceilings          what this machine does at best -> Ceilings; datasheet(name): another
     Ceilings, Roofline        ceilings to keep; times predicted from FLOPs and bytes, .plot()
 
 Run on several processes
@@ -66,7 +66,9 @@ _HOMES = {
     ),
     "timeline": ("record", "Timeline", "Span", "TimelineError"),
     "ceilings": ("measure_ceilings", "Ceilings"),
-    "roofline": ("explain", "Roofline"),
+    "datasheets": ("datasheet",),
+    "explaining": ("explain",),
+    "roofline": ("Roofline",),
     "processes": ("launch", "report", "WorkerError", "LaunchTimeout"),
     "device": ("try_gpu", "try_all_gpus", "num_gpus", "gpu", "cpu", "synchronize"),
     "machine": ("describe_machine", "Machine"),

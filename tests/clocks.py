@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import random
 
-from d2lperf.measuring.instruments import Instruments
+from d2lperf.measuring.instruments import Instruments, using
+
+
+def with_tools(tools, fn, *args, **options):
+    """What a function returns that measures with these instruments."""
+    with using(tools):
+        return fn(*args, **options)
 
 
 class FakeClock:

@@ -37,6 +37,11 @@ def instruments() -> Instruments:
     return _in_use.get() or Instruments()
 
 
+def chosen() -> bool:
+    """Return whether a test has chosen the instruments."""
+    return _in_use.get() is not None
+
+
 @contextmanager
 def using(chosen: Instruments) -> Iterator[Instruments]:
     """Measure with these instruments inside the with-block: for tests."""
