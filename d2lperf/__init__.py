@@ -23,7 +23,7 @@ See what ran when
 
 Where is the limit?
     explain                   tells what limits a function, and what would help -> Explanation
-    measure_ceilings          what this machine does at best -> Ceilings; datasheet(name): another
+    measure_ceilings, datasheet  what this machine does at best, or another by its data sheet
     Ceilings, Roofline        ceilings to keep; times predicted from FLOPs and bytes, .plot()
 
 Run on several processes
