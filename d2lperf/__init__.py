@@ -7,13 +7,13 @@ Time code
     compare                   times several functions in turns -> Comparison
     sweep                     compares them for each of several sizes -> Sweep
     Measurement               median, quartiles, first call of one function
-    Comparison                a Ratio for each function: result["name"], .expect(), .plot()
+    Comparison                name -> Ratio; .expect() and .require() claims, .plot()
     Ratio                     a ratio of times with its interval and a verdict
     Sweep                     one Comparison for each size, as one table and one figure
     predict                   states a number before it is measured; .score() compares
     predictions               the table of all predictions so far
     ResultsDiffer             error of compare: the functions give different results
-    ClaimContradicted         error of .expect() in strict runs: the claim is wrong here
+    ClaimContradicted         error of .require(): a claim is not borne out here
 
 See what ran when
     record                    runs a function and records it -> Timeline

@@ -47,7 +47,7 @@ ARROWS = {
     "": {"_messages", "_version"},  # the package itself: its list of names, loaded at first use
 }
 # These are functions of their arguments alone: no clock, no printing, no device.
-PURE = {"measuring.stats", "measuring.verdict", "timeline.intervals"}
+PURE = {"measuring.stats", "timeline.intervals", "timeline.lanes"}
 # What is imported inside a function, when it is called. Each is here for a reason.
 LATER = {
     ("measuring.predictions", "plotting"): "the figure of the predictions",

@@ -82,9 +82,9 @@ def test_where_most_is_not_counted_the_limit_is_not_known():
 
 def test_what_is_not_counted_is_in_the_prediction_as_measured():
     clock = FakeClock()
-    found = with_tools(clock.instruments(clock=_ticks()), explain, lambda: X.sort(),
-        ceilings=MADE,
-        measured=False)
+    found = with_tools(
+        clock.instruments(clock=_ticks()), explain, lambda: X.sort(), ceilings=MADE, measured=False
+    )
     (sort,) = [op for op, _ in found.operations if op.name == "sort"]
     assert sort.seconds == 1.0
     assert found.predicted_s == pytest.approx(1.0)
@@ -105,7 +105,9 @@ def _ticks():
 def test_the_parts_add_up_to_the_whole(rate):
     clock = FakeClock()
     sleep = clock.work(rate)
-    found = with_tools(clock.instruments(), explain, lambda: (sleep(), X.sort(), X @ X), ceilings=MADE)
+    found = with_tools(
+        clock.instruments(), explain, lambda: (sleep(), X.sort(), X @ X), ceilings=MADE
+    )
     assert sum(part.share for part in found.parts) + found.outside == pytest.approx(1)
 
 

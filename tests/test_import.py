@@ -56,7 +56,10 @@ def test_timelines_do_not_load_what_times_and_judges():
             "d2lperf.formats",
             "d2lperf.timeline",
         ),
-        *(f"d2lperf.timeline.{part}" for part in ("intervals", "record", "timeline")),
+        *(
+            f"d2lperf.timeline.{part}"
+            for part in ("intervals", "lanes", "record", "summary", "timeline")
+        ),
     ]
 
 

@@ -71,7 +71,7 @@ def test_an_isolated_comparison_is_ended_with_its_workers(tmp_path):
 def test_a_clock_that_stands_still_is_told(run):
     still = Instruments(clock=lambda: 0.0, cpu_clock=lambda: 0.0, synchronize=None)
     before = settings()
-    with pytest.raises(RuntimeError, match=r"was called \d+ times.*\n?.*loop inside"):
-        with using(still):
-            run(int)
+    told = pytest.raises(RuntimeError, match=r"was called \d+ times.*\n?.*loop inside")
+    with using(still), told:
+        run(int)
     assert settings() == before

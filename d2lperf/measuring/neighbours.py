@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import psutil
+if TYPE_CHECKING:
+    import psutil
 
 # The system counts processor time in steps of 10 ms on each core, so shorter windows tell nothing.
 WINDOW_S = 0.05
@@ -38,7 +39,10 @@ class OthersTime:
     """
 
     def __init__(self) -> None:
-        self._process = psutil.Process()
+        import psutil
+
+        self._process, self._errors = psutil.Process(), (OSError, psutil.Error)
+        self._times_of_cores = psutil.cpu_times
         self._children: list[psutil.Process] = []
         self._searched = -math.inf
 
@@ -46,11 +50,11 @@ class OthersTime:
         """Seconds since the system was started."""
         try:
             return self._system_s() - self._own_s()
-        except (OSError, psutil.Error, NotImplementedError):
+        except (*self._errors, NotImplementedError):
             return math.nan
 
     def _system_s(self) -> float:
-        times = psutil.cpu_times(percpu=True)
+        times = self._times_of_cores(percpu=True)
         if hasattr(os, "sched_getaffinity"):
             times = [times[core] for core in os.sched_getaffinity(0) if core < len(times)]
         busy_s = 0.0
@@ -74,7 +78,7 @@ class OthersTime:
         for child in self._children:
             try:
                 times = child.cpu_times()
-            except psutil.Error:  # it has ended
+            except self._errors:  # it has ended
                 continue
             own_s += times.user + times.system
         return own_s
