@@ -81,7 +81,7 @@ SAME = {
     "no ratio": ("<td>unknown</td>", "<td>0.981 [unknown]</td>"),
     "claim": (
         "claim borne out: scripted is faster than eager (time ratio 0.760 [0.752, 0.768])",
-        "claim not decided here: scripted is faster than eager (time ratio 1.000 [0.952, 1.068])",
+        "claim open here: scripted is faster than eager (time ratio 1.000 [0.952, 1.068])",
     ),
     "verdict in brackets": ("faster (0.760 [0.752, 0.768])", "slower (1.76 [1.72, 1.78])"),
     "rounds": (
@@ -120,11 +120,11 @@ SAME = {
     ),
     "claim with a reason": (
         "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
-        "claim not decided here: a is faster than b (time ratio 1.000 [unknown]; too (very) few)",
+        "claim open here: a is faster than b (time ratio 1.000 [unknown]; too (very) few)",
     ),
     "claim without a round": (
         "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
-        "claim not decided here: a is faster than b (time ratio unknown; the budget is too small)",
+        "claim open here: a is faster than b (time ratio unknown; the budget is too small)",
     ),
     "one ratio": (
         "scripted against eager: 0.760 [0.752, 0.768] faster",
