@@ -50,18 +50,28 @@ class Prediction:
     own: float | None = None  # the reader's guess
     measured: float | None = None
     interval: tuple[float, float] | None = None  # 0 to infinity where nothing is known
+    published: str = ""  # the card on which others measured it; "" where this run did
 
     def guess(self, value: float) -> None:
         """Note the reader's own number, in the same unit; `score` shows how it turned out too."""
         self.own = _number(value, "a guess")
 
-    def score(self, measured: Any, low: float | None = None, high: float | None = None) -> None:
+    def score(
+        self,
+        measured: Any,
+        low: float | None = None,
+        high: float | None = None,
+        *,
+        published: str = "",
+    ) -> None:
         """Note what was measured; print it beside the prediction.
 
         `measured` is a number in the unit of the prediction, with its interval (a result brings its
         own); the `Ratio` of a comparison; or for a prediction in seconds a `Measurement` or
-        `Ratio`, of which the median counts.
+        `Ratio`, of which the median counts. `published`: the card, such as "RTX 4090", on which
+        others measured the number and printed it; it has its own column in the table.
         """
+        self.published = published
         if isinstance(measured, Ratio) and not self.unit:
             measured, low, high = measured.ratio, measured.low, measured.high
         elif hasattr(measured, "median_s"):
@@ -85,10 +95,15 @@ class Prediction:
         line = f"{self.label}: predicted {said}, "
         if self.measured is None:
             return line + found + (f", your guess {own}" if own else "")
-        line += f"measured {found}, {off}"
+        line += f"{self.source} {found}, {off}"
         return f"{line}\n  your guess {own}, {own_off}" if own else line
 
     __repr__ = __str__
+
+    @property
+    def source(self) -> str:
+        """Who measured: "measured", or "published on RTX 4090"."""
+        return f"published on {self.published}" if self.published else "measured"
 
     def cells(self) -> list[str]:
         """Return as texts: predicted, measured and how far off; the guess and how far off."""
@@ -101,6 +116,13 @@ class Prediction:
             found += f" {format_interval(*self.interval, show)}"
         own_off = "" if self.own is None else self._off(self.own, "right")
         return [said, found, self._off(self.value, "as predicted"), own, own_off]
+
+    def row(self) -> list[str]:
+        """Return label, predicted, this run, published, result, guess and its result as texts."""
+        said, found, off, own, own_off = self.cells()
+        if not self.published:
+            return [self.label, said, found, "", off, own, own_off]
+        return [self.label, said, "", f"{found} ({self.published})", off, own, own_off]
 
     def _off(self, number: float, close: str) -> str:
         """How far a number is off what was measured, or the word for close."""
@@ -127,10 +149,13 @@ class Predictions(tuple[Prediction, ...]):
 
     def _repr_html_(self) -> str:
         """A table. The class `score` marks what differs from run to run (tests/sanitize.cfg)."""
-        shown = 5 if any(p.own is not None for p in self) else 3
-        header = ["prediction", "predicted", "measured", "result", "your guess", "its result"]
-        rows = [[p.label, *p.cells()[:shown]] for p in self]
-        return html_table(Table(header[: shown + 1], rows, scores=tuple(range(1, shown + 1))))
+        columns = ["prediction", "predicted", "this run", "published", "result"]
+        columns += ["your guess", "its result"]
+        rows = [dict(zip(columns, p.row())) for p in self]
+        optional = ("published", "your guess", "its result")
+        shown = [c for c in columns if c not in optional or any(row[c] for row in rows)]
+        texts = [[row[column] for column in shown] for row in rows]
+        return html_table(Table(shown, texts, scores=tuple(range(1, len(shown)))))
 
     def plot(self, ax=None):
         """Draw what was measured relative to the predictions, where both are positive."""

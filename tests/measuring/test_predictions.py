@@ -199,3 +199,17 @@ def test_a_score_outlives_a_stdout_that_does_not_take_it(monkeypatch):
     predict("µ", 1e-6, unit="s").score(2e-6)
     ascii_only.flush()
     assert b"predicted 1.00 \\xb5s" in ascii_only.buffer.getvalue()
+
+
+def test_a_published_number_has_its_own_column(capsys):
+    """What others measured on another machine never stands where this run's numbers stand."""
+    predict("launches", 8.33e-3, "s").score(8.99e-3, published="RTX 4090")
+    predict("here", 1.0).score(1.1)
+    assert capsys.readouterr().out.splitlines()[0] == (
+        "launches: predicted 8.33 ms, published on RTX 4090 8.99 ms, off by a factor of 1.08"
+    )
+    html = predictions()._repr_html_()
+    assert "published" in html and "8.99 ms (RTX 4090)" in html and "this run" in html
+    predicting._session.clear()
+    predict("here", 1.0).score(1.1)
+    assert "published" not in predictions()._repr_html_()
