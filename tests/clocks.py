@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 from d2lperf.measuring.instruments import Instruments, using
@@ -20,6 +21,7 @@ class FakeClock:
         self.now = 0.0
         self.cpu_share = 1.0
         self.others = 0.0  # cores that other processes keep busy
+        self.waiting = math.nan  # cores that our threads wait for; not every system tells
 
     def __call__(self) -> float:
         return self.now
@@ -35,6 +37,7 @@ class FakeClock:
             "cpu_clock": self.cpu,
             "thread_clock": self,
             "others_clock": lambda: self.now * self.others,
+            "waiting_clock": lambda: self.now * self.waiting,
             "synchronize": None,
             "system_cores": lambda: 2,
         }

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from d2lperf.machine import usable_cores
-from d2lperf.measuring.neighbours import OthersTime, system_cores
+from d2lperf.measuring.neighbours import OthersTime, system_cores, waiting_s
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Instruments:
     thread_clock: Callable[[], float] = time.thread_time  # of the thread that measures
     # Processor seconds that other processes have used so far; nan where it is not known.
     others_clock: Callable[[], float] = field(default_factory=OthersTime)
+    # Seconds that this process's threads have waited for a core; nan where it is not known.
+    waiting_clock: Callable[[], float] = waiting_s
     # Waits for the devices in use; None where there are none; "auto" asks torch.
     synchronize: Callable[[], None] | str | None = "auto"
     rng: random.Random = field(default_factory=random.Random)  # draws the order within a round

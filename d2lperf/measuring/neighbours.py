@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 WINDOW_S = 0.05
 # Our threads and theirs may exceed the cores by this much: steps of the clock, and small services.
 TOLERANCE = 0.35
+# Our threads wait for a core less than this share of the time if nobody else wants it.
+WAITING, OTHERS = 0.05, 0.2  # and other processes that keep fewer cores busy are not the cause
 REFRESH_S = 0.5  # between two searches for child processes
 SHOWN = 0.1  # other processes that keep fewer cores busy are not worth a line
 THREADED = 0.1  # processor time of other threads, relative to the first, that makes it several
@@ -84,10 +87,23 @@ class OthersTime:
         return own_s
 
 
+def waiting_s() -> float:
+    """Return the seconds that threads of this process have waited for a core; nan: not known.
+
+    Linux counts them to the nanosecond for each thread: the second number in its `schedstat`.
+    """
+    try:
+        paths = list(Path("/proc/self/task").glob("*/schedstat"))
+        return sum(int(path.read_text().split()[1]) for path in paths) / 1e9 if paths else math.nan
+    except (OSError, IndexError, ValueError):
+        return math.nan
+
+
 class Share(NamedTuple):
-    """Cores that other processes kept busy for some seconds."""
+    """Cores that other processes kept busy for some seconds, and that our threads waited for."""
 
     cores: float
+    waiting: float  # nan: not known
     seconds: float
 
 
@@ -96,6 +112,7 @@ class Neighbours:
 
     def __init__(self, instruments) -> None:
         self._clock, self._others = instruments.clock, instruments.others_clock
+        self._waiting = instruments.waiting_clock
         self._cpu, self._thread = instruments.cpu_clock, instruments.thread_clock
         self.cores = instruments.system_cores()
         self._began = self._window = self._read()
@@ -103,13 +120,16 @@ class Neighbours:
         self._busy: list[Share] = []
 
     def _read(self) -> Share:
-        """Both clocks: processor seconds of others, and seconds."""
-        return Share(self._others(), self._clock())
+        """All clocks: processor seconds of others, seconds that our threads waited, seconds."""
+        return Share(self._others(), self._waiting(), self._clock())
 
     def _since(self, then: Share) -> Share:
         now = self._read()
         seconds = now.seconds - then.seconds
-        return Share(max(0.0, (now.cores - then.cores) / seconds) if seconds > 0 else 0.0, seconds)
+        if seconds <= 0:
+            return Share(0.0, math.nan, 0.0)
+        cores = max(0.0, (now.cores - then.cores) / seconds)
+        return Share(cores, (now.waiting - then.waiting) / seconds, seconds)
 
     @property
     def threads(self) -> int:
@@ -128,15 +148,20 @@ class Neighbours:
         """Begin a new window; return whether others took cores in the last one that we needed."""
         found = self._since(self._window)
         self._window = self._read()
-        crowded = self._crowded(found.cores)
+        crowded = self._crowded(found)
         if crowded:
             self._busy.append(found)
         return crowded
 
-    def _crowded(self, others: float) -> bool:
+    def _crowded(self, found: Share) -> bool:
         """Whether our threads and theirs exceed the cores. One thread is only slowed down."""
-        spare = self.cores + max(TOLERANCE, self.cores / 32)
-        return self.threads > 1 and self.threads + others > spare
+        if self.threads == 1:
+            return False
+        if not math.isnan(found.waiting):
+            # Precise, but it does not tell for whom they waited: our own threads may be too many.
+            others = max(found.cores, self._since(self._began).cores)
+            return found.waiting > WAITING and others > OTHERS
+        return self.threads + found.cores > self.cores + max(TOLERANCE, self.cores / 32)
 
     @property
     def known(self) -> bool:

@@ -50,6 +50,19 @@ def test_functions_with_threads_get_no_verdict_beside_a_steady_load(clock):
     assert len(found["many"].samples_s) > 10, "nothing is lost"
 
 
+@pytest.mark.parametrize(
+    ("waiting", "others", "decided"),
+    [(1.0, 1.0, False), (0.01, 1.0, True), (0.5, 0.0, True)],
+    ids=["a neighbour has the core", "the neighbour is on another core", "our own threads"],
+)
+def test_where_the_system_tells_how_long_threads_wait_that_counts(clock, waiting, others, decided):
+    clock.cpu_share, clock.waiting, clock.others = 2.0, waiting, others
+    functions = {"a": clock.work(1e-4), "b": clock.work(1e-4)}
+    with using(clock.instruments(cores=lambda: 4)):
+        found = compare(functions, check=False, progress=False)
+    assert (found["b"].verdict == "no difference") is decided
+
+
 def test_functions_with_one_thread_are_compared_all_the_same(clock):
     clock.others = 1.0
     found = run(clock)
