@@ -143,7 +143,9 @@ SNIPPETS = {
     "numpy products": (numpy_products, (10, None, 11)),
     "long numpy products": (numpy_products, (33, 34, None)),
 }
-THREADED = (threaded_forwards, numpy_products)
+# Whose products get several threads, however small they are (of the process: seen with
+# `measuring.neighbours.Neighbours.threads`).
+THREADED = (threaded_forwards, numpy_products, products, mlp_forwards)
 
 
 def copy_of(fn: types.FunctionType) -> types.FunctionType:

@@ -18,5 +18,5 @@ SHARE = float(os.environ.get("D2LPERF_BUDGET", 1))
 BUDGET_S = 0.5 * SHARE  # of measure
 # Of compare, in seconds for each function: how long we improve the precision, how long we look for
 # a function that varies by itself, and when sampling ends without a verdict.
-PRECISE_S, WATCH_S, LIMIT_S = 0.2 * SHARE, 0.75 * SHARE, 1.7 * SHARE
+PRECISE_S, WATCH_S, LIMIT_S = 0.18 * SHARE, 0.75 * SHARE, 1.7 * SHARE
 MOST_SLOW_S = 30.0 * SHARE  # in all, for functions so slow that few rounds fit

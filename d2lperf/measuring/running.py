@@ -189,7 +189,8 @@ class Run:
 
     def _check_thread_pools(self, calls_s: dict[str, float]) -> None:
         """Thread pools may be in each other's way; functions on one thread cannot be."""
-        if not self._threaded or self.found.refusal:
+        # Beside a neighbour the check cannot tell, because a fight takes all the cores.
+        if not self._threaded or self.found.refusal or self.neighbours.refusal():
             return
         plans = self.turns.plans
         if max(calls_s[name] * plans[name].loops for name in plans) > RULES.slow_s:
