@@ -25,7 +25,7 @@ BUILD = ROOT / "build" / "book"
 FOLDERS = ("notebooks", "notebooks/deeper", "notebooks/frameworks")
 # A link to a notebook with a title goes to the section whose heading has these words.
 SECTION_LINK = re.compile(r'\]\((?P<path>[\w./-]+\.ipynb) "(?P<words>[^"]+)"\)')
-HEADING = re.compile(r"(?m)^#{1,3} +(.+?) *$")
+HEADING = re.compile(r"(?m)^#{2,3} +(.+?) *$")
 ATTACHMENT = re.compile(r"\]\(attachment:([\w.-]+\.png)\)")
 FENCED = re.compile(r"(?ms)^```.*?^```")
 NAMES = re.compile(r" {4}(\w+(?:, \w+)*) {2,}")  # a line of the package's docstring
@@ -40,7 +40,7 @@ class BookError(Exception):
 
 
 def headings(path: Path) -> list[str]:
-    """Return the headings of a notebook, of levels 1 to 3, in order."""
+    """Return the headings of a notebook below its title, of levels 2 and 3, in order."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
     return [found for text in texts for found in HEADING.findall(FENCED.sub("", text))]
@@ -108,6 +108,16 @@ def repository() -> str:
 # -------------------------------------------------------------------------------- copying
 
 
+def numbered(notebook: dict, number: str) -> dict:
+    """Put the notebook's number before its title: the course refers to notebooks by number."""
+    for cell in notebook["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown" and text.startswith("# "):
+            cell["source"] = f"# {number} {text[2:]}"
+            break
+    return notebook
+
+
 def prompted(notebook: dict) -> dict:
     """Name the folded cells: the line that unfolds a cell shows the cell's `#@title`."""
     for cell in notebook["cells"]:
@@ -162,12 +172,13 @@ def api_page() -> str:
     return "\n".join(page)
 
 
-def wanted_files() -> dict[str, bytes]:
+def sources() -> dict[str, bytes]:
     """Return what Sphinx reads: path -> content."""
     files: dict[str, bytes] = {"README.md": (ROOT / "README.md").read_bytes()}
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).glob("*.ipynb")):
             notebook = prompted(json.loads(path.read_text(encoding="utf-8")))
+            numbered(notebook, path.name.partition("-")[0])
             for name in drawn(notebook, folder):
                 drawing = ROOT / "notebooks" / "figures" / name
                 files[f"notebooks/figures/{name}"] = drawing.read_bytes()
@@ -180,15 +191,23 @@ def wanted_files() -> dict[str, bytes]:
     return files
 
 
-def stage(source: Path) -> None:
-    """Bring the copy up to date; what has not changed keeps its time, so Sphinx reads it once."""
-    files = wanted_files()
-    for path in [p for p in source.rglob("*") if p.is_file()]:
-        name = path.relative_to(source).as_posix()
+def served_files() -> dict[str, bytes]:
+    """Return what the page serves as it is: style, calculators, and their table of data sheets."""
+    scripts = sorted((DOCS / "calculators").glob("*.js"))
+    found = {path.name: path.read_bytes() for path in (*scripts, *(DOCS / "static").iterdir())}
+    table = (DOCS / "accelerators.json").read_text(encoding="utf-8")
+    text = f'"use strict";\nwindow.d2lperf = window.d2lperf || {{}};\nd2lperf.accelerators = {table}'
+    return {**found, "accelerators.js": text.encode()}
+
+
+def stage(folder: Path, files: dict[str, bytes]) -> None:
+    """Bring a copy up to date; what has not changed keeps its time, so Sphinx reads it once."""
+    for path in [p for p in folder.rglob("*") if p.is_file()]:
+        name = path.relative_to(folder).as_posix()
         if name not in files and not name.startswith("api/names/"):
             path.unlink()
     for name, content in files.items():
-        path = source / name
+        path = folder / name
         if path.is_file() and path.read_bytes() == content:
             continue
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -207,7 +226,8 @@ def main() -> int:
         )
         return 2
     began = time.monotonic()
-    stage(BUILD / "source")
+    stage(BUILD / "source", sources())
+    stage(BUILD / "static", served_files())
     options = ["-W", "--keep-going", "-q", "-j", "2", "-b", "html", "-c", str(DOCS)]
     folders = [BUILD / "source", BUILD / "html"]
     status = build_main([*options, "-d", str(BUILD / "doctrees"), *map(str, folders)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
-from book import ROOT, repository
+from book import BUILD, repository
 
 from d2lperf import __version__
 
@@ -48,9 +48,12 @@ mathjax_path = "mathjax/tex-chtml.js"  # served with the page
 
 html_theme = "sphinx_book_theme"
 html_title = "d2lperf"
-html_static_path = [str(ROOT / "docs" / "static"), str(ROOT / "docs" / "calculators")]
+html_static_path = [str(BUILD / "static")]
+html_favicon = str(BUILD / "static" / "favicon.svg")
 html_css_files = ["book.css"]
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is
 html_theme_options = {
+    "navbar_persistent": [],  # the search box stands in the side bar
     "show_navbar_depth": 1,
     "show_toc_level": 2,
     "use_download_button": True,
