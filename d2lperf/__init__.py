@@ -70,7 +70,7 @@ _HOMES = {
     "plotting": ("plot", "set_figsize"),
     "data": ("split_batch", "load_data_fashion_mnist"),
 }
-_MODULES = {*_HOMES, "book", "counting", "exercises", "magics"}
+_MODULES = {*_HOMES, "book", "costs", "counting", "exercises", "magics"}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted({*_HOME, "plotting"})
 

@@ -27,11 +27,11 @@ d2lperf.STAGES = ["DDP", "ZeRO 1", "ZeRO 2", "ZeRO 3, FSDP2"];
 
 d2lperf.drawMemory = (stages, chosen, card) => {
   const { svg, format, total } = d2lperf;
-  const [width, left, right, bar, gap, top] = [640, 110, 80, 30, 16, 56];
+  const [width, left, right, bar, gap, top] = [640, 130, 80, 30, 16, 56];
   const longest = Math.max(card.memory * 1.15, ...stages.map(total));
   const x = (bytes) => left + (bytes / longest) * (width - left - right);
   const height = top + stages.length * (bar + gap) + 8;
-  const shapes = [];
+  const [shapes, texts] = [[], []];
   Object.keys(stages[0]).forEach((part, i) => {
     shapes.push(svg("rect", { x: left + 125 * i, y: 4, width: 14, height: 14, class: `part-${part}` }));
     shapes.push(svg("text", { x: left + 125 * i + 20, y: 16 }, part));
@@ -47,15 +47,15 @@ d2lperf.drawMemory = (stages, chosen, card) => {
       before += bytes;
     }
     const fits = before <= card.memory ? "" : "strong";
-    shapes.push(svg("text", { x: x(before) + 6, y: y + 20, class: fits }, format(before, "B")));
+    texts.push(svg("text", { x: x(before) + 6, y: y + 20, class: fits }, format(before, "B")));
   });
   const at = x(card.memory);
   shapes.push(svg("line", { x1: at, x2: at, y1: top - 8, y2: height, class: "mark" }));
   const anchor = at > width / 2 ? "end" : "";
-  shapes.push(svg("text", { x: at, y: top - 14, class: anchor }, `${card.name}: ${format(card.memory, "B")}`));
+  texts.push(svg("text", { x: at, y: top - 14, class: anchor }, `${card.name}: ${format(card.memory, "B")}`));
   const words = stages.map((parts, i) => `${d2lperf.STAGES[i]} ${format(total(parts), "B")}`);
   const label = `Bytes on each device: ${words.join(", ")}; the card has ${format(card.memory, "B")}.`;
-  d2lperf.draw("fits-figure", width, height, label, shapes);
+  d2lperf.draw("fits-figure", width, height, label, [...shapes, ...texts]);
 };
 
 d2lperf.showMemory = (values) => {

@@ -13,7 +13,7 @@ d2lperf.limitOf = (times) =>
 
 d2lperf.drawRoofline = (values, devices, chosen) => {
   const { svg, format } = d2lperf;
-  const [width, height, left, right, top, bottom] = [640, 360, 70, 20, 34, 44];
+  const [width, height, left, right, top, bottom] = [640, 360, 70, 36, 34, 44];
   const intensity = values.flops / values.bytes;
   const ridges = devices.map((d) => d.flops_per_s / d.bytes_per_s);
   const reached = devices.map((d) => values.flops / d.seconds);
