@@ -17,7 +17,7 @@ from pathlib import Path
 try:
     import tomllib
 except ImportError:  # Python 3.10
-    import tomli as tomllib
+    from pip._vendor import tomli as tomllib  # before anything is installed
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -92,14 +92,18 @@ def with_sections(text: str, folder: Path) -> str:
 # ----------------------------------------------------------------------------- repository
 
 
+def project() -> dict:
+    """Return the table `project` of pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
 def repository() -> str:
     """Return the address of the repository, "" where it is not known.
 
     It stands once in pyproject.toml, as the project's URL "Repository". On GitHub, a fork that has
     not written its own address there is known by the variables of its workflow.
     """
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    address = urls.get("urls", {}).get("Repository", "")
+    address = project().get("urls", {}).get("Repository", "")
     if not address and os.environ.get("GITHUB_REPOSITORY"):
         address = f"{os.environ['GITHUB_SERVER_URL']}/{os.environ['GITHUB_REPOSITORY']}"
     return address.removesuffix(".git")
@@ -129,9 +133,9 @@ def prompted(notebook: dict) -> dict:
 
 
 def groups(docstring: str) -> dict[str, list[str]]:
-    """Return the names that the package's docstring lists, by group.
+    r"""Return the names that the package's docstring lists, by group.
 
-    >>> groups("What.\\n\\nTime code\\n    Timer, measure    tell the time")
+    >>> groups("What.\n\nTime code\n    Timer, measure    tell the time")
     {'Time code': ['Timer', 'measure']}
     """
     found: dict[str, list[str]] = {}
@@ -196,7 +200,7 @@ def served_files() -> dict[str, bytes]:
     scripts = sorted((DOCS / "calculators").glob("*.js"))
     found = {path.name: path.read_bytes() for path in (*scripts, *(DOCS / "static").iterdir())}
     table = (DOCS / "accelerators.json").read_text(encoding="utf-8")
-    text = f'"use strict";\nwindow.d2lperf = window.d2lperf || {{}};\nd2lperf.accelerators = {table}'
+    text = f"window.d2lperf = window.d2lperf || {{}};\nd2lperf.accelerators = {table}"
     return {**found, "accelerators.js": text.encode()}
 
 
@@ -215,7 +219,13 @@ def stage(folder: Path, files: dict[str, bytes]) -> None:
 
 
 def main() -> int:
-    """Build the page, warnings as errors; return the exit status of Sphinx."""
+    """Build the page, warnings as errors; return the exit status of Sphinx.
+
+    `--requirements` prints what the page needs instead, for pip.
+    """
+    if "--requirements" in sys.argv:
+        print(*project()["optional-dependencies"]["book"], sep="\n")
+        return 0
     try:
         from sphinx.cmd.build import build_main
     except ModuleNotFoundError:
@@ -225,6 +235,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
+    sys.path.insert(0, str(ROOT))  # conf.py imports the package
     began = time.monotonic()
     stage(BUILD / "source", sources())
     stage(BUILD / "static", served_files())

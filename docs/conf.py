@@ -1,11 +1,8 @@
 """Settings of the web page for Sphinx; docs/book.py calls it."""
 
 import shutil
-import sys
 from importlib.util import find_spec
 from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 from book import BUILD, repository
 
@@ -51,6 +48,7 @@ html_title = "d2lperf"
 html_static_path = [str(BUILD / "static")]
 html_favicon = str(BUILD / "static" / "favicon.svg")
 html_css_files = ["book.css"]
+html_js_files = ["book.js"]
 html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is
 html_theme_options = {
     "navbar_persistent": [],  # the search box stands in the side bar

@@ -26,7 +26,7 @@ d2lperf.pipelineTasks = (stages, micro, limit) => {
   const forward = Array(stages).fill(0);
   const backward = Array(stages).fill(0);
   for (let turn = 0; backward[0] < micro; turn += 1) {
-    const before = (pass, stage, i) => done.has(`${pass}${stage},${i}`) && done.get(`${pass}${stage},${i}`) < turn;
+    const before = (pass, stage, i) => done.get(`${pass}${stage},${i}`) < turn; // undefined: no
     for (let s = 0; s < stages; s += 1) {
       const [f, b] = [forward[s], backward[s]];
       if (f < micro && f - b < limit[s] && (s === 0 || before("F", s - 1, f))) {
@@ -95,17 +95,21 @@ d2lperf.ringScene = ({ workers: n }) => {
       const [x, y] = [left + chunk * cell, top + worker * cell];
       const arrived = turn > 0 && (worker - 1 - (turn - 1) - chunk) % n === 0;
       const kind = count === n ? "cell full" : "cell";
+      const size = { width: cell - 4, height: cell - 4, class: arrived ? `${kind} arrived` : kind };
+      const name = count === n ? "middle on-full" : "middle";
       return [
-        d2lperf.svg("rect", { x, y, width: cell - 4, height: cell - 4, class: arrived ? `${kind} arrived` : kind }),
-        d2lperf.svg("text", { x: x + 21, y: y + 26, class: count === n ? "middle on-full" : "middle" }, `${count}/${n}`),
+        d2lperf.svg("rect", { x, y, ...size }),
+        d2lperf.svg("text", { x: x + 21, y: y + 26, class: name }, `${count}/${n}`),
       ];
     }));
     for (let i = 0; i < n; i += 1) {
       shapes.push(d2lperf.svg("text", { x: left - 8, y: top + i * cell + 26, class: "end" }, `worker ${i}`));
       shapes.push(d2lperf.svg("text", { x: left + i * cell + 21, y: top - 10, class: "middle" }, `${i}`));
     }
-    const half = turn < n ? "reduce-scatter: each worker adds the chunk that arrives" : "all-gather: finished chunks go round";
-    const text = turn ? `Turn ${turn} of ${2 * (n - 1)}, ${half}.` : "Before the first turn, each worker has its own data.";
+    const adding = "reduce-scatter: each worker adds the chunk that arrives";
+    const half = turn < n ? adding : "all-gather: finished chunks go round";
+    const before = "Before the first turn, each worker has its own data.";
+    const text = turn ? `Turn ${turn} of ${2 * (n - 1)}, ${half}.` : before;
     d2lperf.draw("ring-figure", left + n * cell, top + n * cell, text, shapes);
     return text;
   };
@@ -127,8 +131,12 @@ d2lperf.pipelineScene = ({ stages, micro, schedule }) => {
         d2lperf.svg("text", { x: x + width / 2 - 1, y: y + 21, class: "middle on-part" }, task.micro),
       ];
     });
-    for (let s = 0; s < stages; s += 1) shapes.push(d2lperf.svg("text", { x: left - 8, y: s * height + 21, class: "end" }, `stage ${s}`));
-    const open = tasks.filter((t) => t.stage === 0 && t.turn < turn).reduce((n, t) => n + (t.pass === "F" ? 1 : -1), 0);
+    for (let s = 0; s < stages; s += 1) {
+      const place = { x: left - 8, y: s * height + 21, class: "end" };
+      shapes.push(d2lperf.svg("text", place, `stage ${s}`));
+    }
+    const first = tasks.filter((t) => t.stage === 0 && t.turn < turn);
+    const open = first.reduce((n, t) => n + (t.pass === "F" ? 1 : -1), 0);
     const text = `Turn ${turn} of ${turns}; open on stage 0: ${open}; idle over the whole step: ${idle}.`;
     d2lperf.draw("pipeline-figure", left + turns * width, stages * height, text, shapes);
     return text;

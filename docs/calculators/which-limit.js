@@ -36,13 +36,15 @@ d2lperf.drawRoofline = (values, devices, chosen) => {
   };
   for (const mark of ticks(x0, x1)) {
     shapes.push(svg("line", { x1: x(mark), x2: x(mark), y1: top, y2: height - bottom, class: "grid" }));
-    const text = mark >= 1e6 || mark < 1e-3 ? mark.toExponential(0) : Number(mark.toPrecision(1)).toLocaleString("en-US");
+    const plain = mark < 1e6 && mark >= 1e-3;
+    const text = plain ? Number(mark.toPrecision(1)).toLocaleString("en-US") : mark.toExponential(0);
     shapes.push(svg("text", { x: x(mark), y: height - bottom + 16, class: "middle" }, text));
   }
   for (const mark of ticks(y0, y1)) {
     shapes.push(svg("line", { x1: left, x2: width - right, y1: y(mark), y2: y(mark), class: "grid" }));
     const [number, unit] = format(mark, "FLOP/s").split(" ");
-    shapes.push(svg("text", { x: left - 6, y: y(mark) + 4, class: "end" }, `${Number(number.replaceAll(",", ""))} ${unit[0]}`));
+    const text = `${Number(number.replaceAll(",", ""))} ${unit.replace("FLOP/s", "")}`;
+    shapes.push(svg("text", { x: left - 6, y: y(mark) + 4, class: "end" }, text));
   }
   shapes.push(svg("text", { x: (left + width) / 2, y: height - 6, class: "middle" }, "FLOPs for each byte"));
   shapes.push(svg("text", { x: 4, y: 16 }, "FLOP/s"));

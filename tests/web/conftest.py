@@ -6,8 +6,8 @@ import shutil
 import subprocess
 import sys
 import threading
-from importlib import import_module
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
 from pathlib import Path
 
 import pytest
