@@ -173,6 +173,8 @@ def api_page() -> str:
         page += [f"## {group}", "", "```{eval-rst}", ".. currentmodule:: d2lperf", ""]
         page += [".. autosummary::", "   :toctree: names", "   :nosignatures:", ""]
         page += [*(f"   {name}" for name in names), "```", ""]
+    page += ["## Formulas of the calculators", "", "```{eval-rst}"]
+    page += [".. automodule:: d2lperf.costs", "   :members:", "```", ""]
     return "\n".join(page)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -99,3 +100,20 @@ def test_folded_cells_are_named_and_notebooks_numbered():
     assert made[0]["source"].startswith("# 05 Hardware\n")
     assert made[1]["metadata"]["mystnb"]["code_prompt_show"] == "Draw it"
     assert "mystnb" not in made[2]["metadata"]
+
+
+@pytest.mark.parametrize("address", ["", "https://example.org/a/b"])
+def test_settings_have_launch_links_for_a_known_address(monkeypatch, address):
+    monkeypatch.syspath_prepend(str(DOCS))
+    monkeypatch.setitem(sys.modules, "book", book)
+    monkeypatch.setattr(book, "repository", lambda: address)
+    options = runpy.run_path(str(DOCS / "conf.py"))["html_theme_options"]
+    assert options.get("repository_url", "") == address
+    assert ("launch_buttons" in options) == bool(address)
+
+
+def test_without_sphinx_it_is_said_what_to_do(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "sphinx.cmd.build", None)
+    monkeypatch.setattr(sys, "argv", ["book.py"])
+    assert book.main() == 2
+    assert "make book" in capsys.readouterr().err

@@ -6,7 +6,7 @@ window.d2lperf = window.d2lperf || {};
 
 d2lperf.PREFIXES = {
   s: [[1, ""], [1e-3, "m"], [1e-6, "µ"], [1e-9, "n"]],
-  other: [[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]],
+  other: [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]],
 };
 
 // Three significant digits with a prefix of powers of 1000, as the package writes them.

@@ -43,7 +43,8 @@ d2lperf.drawRoofline = (values, devices, chosen) => {
   for (const mark of ticks(y0, y1)) {
     shapes.push(svg("line", { x1: left, x2: width - right, y1: y(mark), y2: y(mark), class: "grid" }));
     const [number, unit] = format(mark, "FLOP/s").split(" ");
-    const text = `${Number(number.replaceAll(",", ""))} ${unit.replace("FLOP/s", "")}`;
+    const rounded = Number(number.replaceAll(",", "")).toLocaleString("en-US");
+    const text = `${rounded} ${unit.replace("FLOP/s", "")}`;
     shapes.push(svg("text", { x: left - 6, y: y(mark) + 4, class: "end" }, text));
   }
   shapes.push(svg("text", { x: (left + width) / 2, y: height - 6, class: "middle" }, "FLOPs for each byte"));
