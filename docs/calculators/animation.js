@@ -45,7 +45,7 @@ d2lperf.pipelineTasks = (stages, micro, limit) => {
 };
 
 // A player: buttons, a slider for the turn and a line of text. `show(values)` returns the number of
-// turns and a function that draws a turn and returns the text for it.
+// turns, the one to start with, and a function that draws a turn and returns the text for it.
 d2lperf.player = (id, show) => {
   const form = document.getElementById(id);
   const { turn, play } = form.elements;
@@ -70,7 +70,7 @@ d2lperf.player = (id, show) => {
     if (!values) return;
     scene = show(values);
     turn.max = scene.turns;
-    turn.value = 0;
+    turn.value = scene.start;
     draw();
   };
   play.addEventListener("click", () => {
@@ -113,7 +113,7 @@ d2lperf.ringScene = ({ workers: n }) => {
     d2lperf.draw("ring-figure", left + n * cell, top + n * cell, text, shapes);
     return text;
   };
-  return { turns: 2 * (n - 1), draw };
+  return { turns: 2 * (n - 1), start: 0, draw };
 };
 
 d2lperf.pipelineScene = ({ stages, micro, schedule }) => {
@@ -141,7 +141,7 @@ d2lperf.pipelineScene = ({ stages, micro, schedule }) => {
     d2lperf.draw("pipeline-figure", left + turns * width, stages * height, text, shapes);
     return text;
   };
-  return { turns, draw };
+  return { turns, start: turns, draw };
 };
 
 document.addEventListener("DOMContentLoaded", () => {

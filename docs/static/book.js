@@ -1,6 +1,10 @@
-// The theme's arrows that unfold a chapter in the side bar have no name for a screen reader.
+// Names for a screen reader where the theme has none, or another one than it shows.
 document.addEventListener("DOMContentLoaded", () => {
   for (const arrow of document.querySelectorAll(".toctree-l1 > details > summary")) {
     arrow.setAttribute("aria-label", `pages of: ${arrow.closest("li").querySelector("a").textContent}`);
+  }
+  for (const button of document.querySelectorAll("button.search-button__button")) {
+    const shown = button.innerText.replace(/\s+/g, " ").trim();
+    if (shown) button.setAttribute("aria-label", shown);
   }
 });
