@@ -108,6 +108,7 @@ def test_answers_and_folded_cells_are_folded(visit):
     assert not code.is_visible()
     answer.locator("summary").click()
     assert code.is_visible()
+    assert page.get_by_label("Toggle hidden content").count() == 0, "their titles are their names"
     assert page.locator("article summary", has_text="Imports").count() == 1
 
 
