@@ -198,7 +198,9 @@ def test_a_file_holds_one_idea(module):
 
 
 def test_the_package_is_small():
-    house = [m for m in PLAIN if m not in ("exercises", "ceilings", "costs", "counting", "roofline")]
+    house = [
+        m for m in PLAIN if m not in ("exercises", "ceilings", "costs", "counting", "roofline")
+    ]
     assert sum(map(lines, house)) <= MOST_LINES["package"]
     assert sum(lines(m) for m in PLAIN if room(m) == "processes") <= MOST_LINES["processes"]
 
