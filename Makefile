@@ -6,6 +6,7 @@
 #   make book                         the web page, into build/book/html
 #   make book-test                    the web page in a browser (Debian: apt-get install chromium)
 #   make lint                         check the style
+#   make matrix [PYTHONS="3.10 3.13"]  make test with several, each in an environment of its own
 # PYTHON=python3.12 chooses another interpreter (make clean first). LAB_ARGS and PYTEST_ARGS are
 # passed on: make lab LAB_ARGS=--no-browser, make test PYTEST_ARGS="tests -k stats". make test
 # skips a notebook without its kernel. In make frameworks test that is a failure, unless this Python
@@ -13,6 +14,8 @@
 
 PYTHON ?= python3
 VENV ?= .venv
+# versions or paths, for make matrix
+PYTHONS ?= 3.10 3.11 3.12 3.13
 D2L := d2l==1.0.3
 TORCH := torch==2.13.0 torchvision==0.28.0
 
@@ -31,10 +34,10 @@ BOOK_VENV ?= .venv-book
 BOOK_RUN := $(abspath $(BOOK_VENV))/$(notdir $(BIN))/python
 BOOK_READY := $(BOOK_VENV)/.ready
 
-.PHONY: help lab test frameworks notebooks book book-test lint lock clean
+.PHONY: help lab test matrix frameworks notebooks book book-test lint lock clean
 
 help:
-	@sed -n '2,8s/^# *//p' Makefile
+	@sed -n '2,9s/^# *//p' Makefile
 
 lab: $(READY)
 	cd notebooks && "$(RUN)" -m jupyterlab $(LAB_ARGS) 00-start-here.ipynb
@@ -48,6 +51,9 @@ test: frameworks
 endif
 test: $(READY)
 	"$(RUN)" -m pytest -n 2 --no-loadscope-reorder $(PYTEST_ARGS)
+
+matrix:
+	$(PYTHON) tests/matrix.py $(PYTHONS)
 
 notebooks: $(READY)
 	"$(RUN)" notebooks/build.py $(NN)

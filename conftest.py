@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parent
+pytest_plugins = ["pytester"]  # tests that run a small pytest session of their own
 
 # Nothing may be left behind in these folders, except what tools (and make) keep there.
 WATCHED = (ROOT, *(ROOT / "notebooks" / folder for folder in ("", "deeper", "frameworks")))

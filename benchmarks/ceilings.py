@@ -3,11 +3,13 @@
 Independent measurements, each in a process of its own and in turns with ours: a triad in C,
 compiled here, on torch's number of threads (as in J. McCalpin's STREAM, best run), and
 single-precision matrix products of BLAS, called directly: of torch's own, which must agree with
-ours, and of scipy's, which is another library and shown beside it. Then eight operations: their
-times predicted and measured, and what limits each by `explain` and by an experiment.
+ours, and of scipy's, which is another library and shown beside it. Then eight operations: what
+limits each by `explain` and by an experiment. Then the 33 functions of `typical.py`, predicted and
+measured, each as a user would write it.
 
-    python benchmarks/ceilings.py             # about two minutes
-    python benchmarks/ceilings.py --check     # status 1 where a target is missed
+    python benchmarks/ceilings.py                     # about three minutes
+    python benchmarks/ceilings.py --check             # status 1 where a target is missed
+    python benchmarks/ceilings.py --part functions    # or ceilings, or limits
 
 Run it on a machine that does nothing else. What it cannot know: clock rates that depend on how
 many cores work and for how long, and how much of a shared cache others use.
@@ -29,17 +31,20 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch.nn import functional
+from typical import functions
 
 import d2lperf
 from d2lperf.formats import format_value
-from d2lperf.measuring.sampling import Instruments
+from d2lperf.measuring.instruments import Instruments, using
 
 MOST_OFF = 0.10  # of a ceiling, to either side
-MOST_LOG2 = 0.5  # median over the eight operations
+MOST_LOG2 = 0.5  # median of |log2(measured / predicted)| over the functions
+PARTS = ("ceilings", "limits", "functions")
 SECONDS = 2.0  # of an independent measurement
 STREAM, TORCH, SCIPY = "triad in C", "BLAS of torch", "BLAS of scipy"
 LIBRARY = None
@@ -121,15 +126,16 @@ def ask(command: list[str]) -> float:
     return float(run.stdout.split()[0])
 
 
-def ratios(rounds: int) -> tuple[dict[str, list[float]], d2lperf.Ceilings]:
-    """Our ceilings relative to the independent measurements, round by round, and the last ones."""
+def ratios(rounds: int) -> dict[str, list[float]]:
+    """Our ceilings relative to the independent measurements, round by round."""
     found: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         triad = build_triad(Path(folder))
         if triad is None:
             print("The triad is left out: there is no C compiler with OpenMP here.\n")
         for _ in range(rounds):
-            made = d2lperf.measure_ceilings("cpu", instruments=Instruments())
+            with using(Instruments()):  # then nothing is remembered
+                made = d2lperf.measure_ceilings("cpu")
             size = 4 * max(made.caches.values(), default=32 * 2**20)
             flops, bandwidth = (made.flops["float32"], "FLOP/s"), (made.bandwidth["triad"], "B/s")
             own = [sys.executable, __file__, "--blas"]
@@ -143,7 +149,8 @@ def ratios(rounds: int) -> tuple[dict[str, list[float]], d2lperf.Ceilings]:
                 texts = format_value(ours, unit), format_value(theirs, unit)
                 print(f"{name}: ours {texts[0]}, independent {texts[1]}", flush=True)
                 found.setdefault(name, []).append(ours / theirs)
-    return found, made
+        print(f"\n{made}\n")
+    return found
 
 
 def eight_operations() -> dict[str, tuple[Callable[[int], Callable[[], object]], int]]:
@@ -213,47 +220,91 @@ def regime_by_experiment(make: Callable[[int], Callable[[], object]], n: int) ->
     return "memory" if statistics.median(near) < 2 / 3 else "compute"
 
 
-def predictions(ceilings: d2lperf.Ceilings) -> tuple[float, int]:
-    """Print the table; return the median of |log2(measured / predicted)| and the wrong limits."""
-    print("| operation | limit | by experiment | predicted | measured | measured / predicted |")
-    print("|---|---|---|---|---|---|")
-    off, wrong = [], 0
+def wrong_limits(ceilings: d2lperf.Ceilings) -> int:
+    """Print the limits of eight operations; return how many the experiment contradicts."""
+    print("| operation | limit | by experiment |")
+    print("|---|---|---|")
+    wrong = 0
     for name, (make, n) in eight_operations().items():
         found, regime = d2lperf.explain(make(1), ceilings=ceilings), regime_by_experiment(make, n)
         if regime == "compute" and not any(op.flops or op.functions for op, _ in found.operations):
             regime = "memory"  # there is nothing to compute
+        if found.regime != regime:
+            wrong += 1
+        print(f"| {name} | {found.regime} | {regime} |", flush=True)
+    return wrong
+
+
+class Errors(NamedTuple):
+    """Medians of |log2(measured / predicted)|."""
+
+    all: float
+    counted: float  # of the functions whose limit is known
+
+
+def prediction_errors(ceilings: d2lperf.Ceilings) -> Errors:
+    """Print predicted and measured times of the typical functions; return the median errors."""
+    print("| function | limit | not counted | predicted | measured | measured / predicted |")
+    print("|---|---|---|---|---|---|")
+    off, counted = [], []
+    for name, fn in functions().items():
+        found = d2lperf.explain(fn, ceilings=ceilings)
         ratio = found.measured_s / found.predicted_s
         off.append(abs(math.log2(ratio)))
-        wrong += found.regime != regime
-        times = (format_value(s, "s") for s in (found.predicted_s, found.measured_s))
-        print(f"| {name} | {found.regime} | {regime} | {' | '.join(times)} | {ratio:.2f} |")
-    return statistics.median(off), wrong
+        if found.regime != "not known":
+            counted.append(off[-1])
+        times = " | ".join(format_value(s, "s") for s in (found.predicted_s, found.measured_s))
+        share = f"{sum(found.uncounted.values()):.0%}"
+        print(f"| {name} | {found.regime} | {share} | {times} | {ratio:.2f} |", flush=True)
+    return Errors(statistics.median(off), statistics.median(counted))
+
+
+def check_ceilings(rounds: int) -> bool:
+    """Compare the ceilings with independent measurements; return whether all are near."""
+    near = True
+    for name, values in ratios(rounds).items():
+        ratio = statistics.median(values)
+        near &= name == SCIPY or abs(ratio - 1) <= MOST_OFF
+        ends = f"{min(values):.2f} to {max(values):.2f}"
+        target = "not checked" if name == SCIPY else f"at most {MOST_OFF:.0%} off"
+        print(f"{name}: ours is {ratio:.2f} of it ({ends}; {target})")
+    return near
+
+
+def check_limits(ceilings: d2lperf.Ceilings) -> bool:
+    """Compare limits with an experiment; return whether all agree."""
+    wrong = wrong_limits(ceilings)
+    print(f"\nlimits that the experiment contradicts: {wrong} (none)")
+    return wrong == 0
+
+
+def check_functions(ceilings: d2lperf.Ceilings) -> bool:
+    """Compare predicted and measured times; return whether the median error is small."""
+    errors = prediction_errors(ceilings)
+    print(f"\nmedian of |log2(measured / predicted)|: {errors.all:.2f} (at most {MOST_LOG2:g})")
+    print(f"of the functions with a known limit: {errors.counted:.2f} (at most {MOST_LOG2:g})")
+    return max(errors) <= MOST_LOG2
 
 
 def main() -> int:
     """Measure and print; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--part", choices=PARTS, help="only one of the three parts")
     parser.add_argument("--check", action="store_true", help="status 1 where a target is missed")
     parser.add_argument("--blas", choices=(TORCH, SCIPY), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.blas:
         print(blas_rate(torchs_product if options.blas == TORCH else scipys_product, SECONDS))
         return 0
-    found, ceilings = ratios(options.rounds)
-    print(f"\n{ceilings}\n")
-    middle, wrong = predictions(ceilings)
-    print()
-    missed = middle > MOST_LOG2 or wrong > 0
-    print(f"median of |log2(measured / predicted)|: {middle:.2f} (at most {MOST_LOG2:g})")
-    print(f"limits that the experiment contradicts: {wrong} (none)")
-    for name, values in found.items():
-        ratio = statistics.median(values)
-        missed |= name != SCIPY and abs(ratio - 1) > MOST_OFF
-        ends = f"{min(values):.2f} to {max(values):.2f}"
-        target = "not checked" if name == SCIPY else f"at most {MOST_OFF:.0%} off"
-        print(f"{name}: ours is {ratio:.2f} of it ({ends}; {target})")
-    return int(missed and options.check)
+    parts, good = [options.part] if options.part else PARTS, []
+    if "ceilings" in parts:
+        good.append(check_ceilings(options.rounds))
+    if "limits" in parts:
+        good.append(check_limits(d2lperf.measure_ceilings("cpu")))
+    if "functions" in parts:
+        good.append(check_functions(d2lperf.measure_ceilings("cpu")))
+    return 1 if options.check and not all(good) else 0
 
 
 if __name__ == "__main__":

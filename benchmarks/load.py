@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import IO
+
+import psutil
 
 # The neighbour only spins and sleeps. It reads one command a line: "idle", "bursts", or "after N"
 # (burn without a pause from N seconds on), and ends with its input.
@@ -56,37 +59,51 @@ while True:
 """
 
 
+# The neighbours must not be our children, whose processor time `compare` counts as ours. So a
+# process in between starts each of them, tells its number and ends; the pipe stays.
+_STARTER = """
+import subprocess, sys
+print(subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.DEVNULL).pid)
+"""
+
+
 class Load:
     """The neighbours, as a context manager; they end with the block.
 
     Attributes:
-        processes: the helpers.
+        processes: the helpers, as `psutil.Process`.
     """
 
     def __init__(self, most: int = 2):
         self._most = most
 
     def __enter__(self) -> Load:
-        command = [sys.executable, "-c", _NEIGHBOUR]
-        self.processes = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, text=True) for _ in range(self._most)
-        ]
+        self.processes: list[psutil.Process] = []
+        self._pipes: list[IO[str]] = []
+        for _ in range(self._most):
+            starter = subprocess.Popen(
+                [sys.executable, "-c", _STARTER, _NEIGHBOUR],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            self.processes.append(psutil.Process(int(starter.stdout.readline())))
+            starter.wait()
+            starter.stdout.close()
+            self._pipes.append(starter.stdin)
         return self
 
     def __exit__(self, *error) -> None:
-        for process in self.processes:
-            process.stdin.close()
-        for process in self.processes:
-            try:
-                process.wait(timeout=5)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        for pipe in self._pipes:
+            pipe.close()
+        _, alive = psutil.wait_procs(self.processes, timeout=5)
+        for process in alive:
+            process.kill()
 
     def _tell(self, command: str, cores: int = 1) -> None:
-        for place, process in enumerate(self.processes):
-            process.stdin.write((command if place < cores else "idle") + "\n")
-            process.stdin.flush()
+        for place, pipe in enumerate(self._pipes):
+            pipe.write((command if place < cores else "idle") + "\n")
+            pipe.flush()
 
     def idle(self) -> None:
         """Burn nothing."""
@@ -95,6 +112,10 @@ class Load:
     def bursts(self, cores: int = 1) -> None:
         """Burn each of these cores for 20 to 200 ms, rest as long, and so on."""
         self._tell("bursts", cores)
+
+    def steady(self, cores: int = 1) -> None:
+        """Burn each of these cores without a pause, from now on."""
+        self._tell("after 0", cores)
 
     def after(self, seconds: float) -> None:
         """Burn a core without a pause, from `seconds` from now on."""

@@ -2,12 +2,17 @@
 
 Pairs of snippets whose true ratio is known by construction (the same step done 100, 103 or 110
 times) go to several tools in turn, on a quiet machine, beside a process that burns a core in
-bursts, beside two of them, and with a load that sets in half-way. Printed is the table of the wrong
-and the missed verdicts, with 95 % intervals (Wilson), the errors of the ratios, and what each tool
-cost.
+bursts, beside two of them, with a load that sets in half-way, and beside a process that burns a
+core all the time. Printed is the table of the wrong and the missed verdicts, with 95 % intervals
+(Wilson), the errors of the ratios, and what each tool cost.
 
-    python benchmarks/verdicts.py                      # everything, about an hour and a half
-    python benchmarks/verdicts.py --tools d2lperf      # ours alone, about 30 minutes
+Two more studies are of `compare` alone: deep copies of one network, with and without `build=True`
+(their weights lie at other places in memory), and pairs with different numbers of parallel regions
+beside a steady load, which slows them down by different factors.
+
+    python benchmarks/verdicts.py                      # everything, about two hours
+    python benchmarks/verdicts.py --tools d2lperf      # ours alone, about 40 minutes
+    python benchmarks/verdicts.py --tools d2lperf --studies programs   # one of the studies
     python benchmarks/verdicts.py --repeats 2          # a quick look
     python benchmarks/verdicts.py --save trials.json   # keep the trials
     python benchmarks/verdicts.py --load trials.json   # print the tables of trials that were kept
@@ -29,14 +34,16 @@ import time
 import timeit
 import warnings
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.utils.benchmark
 from load import Load
+from programs import PROGRAMS, REGIONS
 from scipy.stats import binomtest, ttest_ind
 from snippets import SNIPPETS, THREADED, copy_of, with_slow_start, without_slow_start
 from tqdm import tqdm
@@ -44,14 +51,15 @@ from tqdm import tqdm
 import d2lperf
 
 TRUTHS = {"null": 0, "3 %": 1, "10 %": 2}
-CONDITIONS = ("quiet", "bursts", "two bursts", "half-way")
+CONDITIONS = ("quiet", "bursts", "two bursts", "half-way", "steady")
+STUDIES = ("snippets", "programs", "regions")
 
 # --------------------------------------------------------------------------------- the tools
 
 # A tool gets two functions and returns (verdict, ratio): verdict -1 when it says that the second
 # is faster, +1 slower, 0 neither, None that it cannot tell; ratio is time of the second over time
 # of the first, nan where the tool gives none.
-VERDICTS = {"faster": -1, "slower": 1, "no measurable difference": 0, "not decided": None}
+VERDICTS = {"faster": -1, "slower": 1, "no difference": 0, "not decided": None}
 
 
 def _beyond(ratio: float, threshold: float) -> int:
@@ -194,10 +202,10 @@ def make_pair(snippet: str, truth: str, chance: random.Random):
     return a, b, work_b / work_a
 
 
-def plan_of_trials(repeats: int, slow_repeats: int):
+def plan_of_trials(repeats: int, slow_repeats: int, conditions: Sequence[str] = CONDITIONS):
     """Every (condition, snippet, truth) of one repeat, as often as asked."""
     for repeat in range(repeats):
-        for condition in CONDITIONS:
+        for condition in conditions:
             for snippet, (_, steps) in SNIPPETS.items():
                 for truth, place in TRUTHS.items():
                     if steps[place] is not None:
@@ -206,12 +214,18 @@ def plan_of_trials(repeats: int, slow_repeats: int):
                     yield condition, snippet, "slow first calls"
 
 
-def study(tools: list[str], repeats: int, slow_repeats: int, seed: int) -> list[Trial]:
-    """Run everything; each pair goes to all the tools, in random order."""
+def study(
+    tools: list[str],
+    repeats: int,
+    slow_repeats: int,
+    seed: int,
+    conditions: Sequence[str] = CONDITIONS,
+) -> list[Trial]:
+    """Run the snippets; each pair goes to all the tools, in random order."""
     chance = random.Random(seed)
     trials = []
     expected = dict.fromkeys(tools, 0.5)
-    todo = list(plan_of_trials(repeats, slow_repeats))
+    todo = list(plan_of_trials(repeats, slow_repeats, conditions))
     with Load() as load, tqdm(total=len(todo) * len(tools), unit="trial", mininterval=5) as bar:
         for condition, snippet, truth in todo:
             maker, steps = SNIPPETS[snippet]
@@ -229,6 +243,9 @@ def study(tools: list[str], repeats: int, slow_repeats: int, seed: int) -> list[
                     time.sleep(0.1)
                 elif condition == "half-way":
                     load.after(expected[tool] / 2)
+                elif condition == "steady":
+                    load.steady()
+                    time.sleep(0.1)
                 start = time.perf_counter()
                 verdict, ratio = TOOLS[tool][1](a, b)
                 took = time.perf_counter() - start
@@ -241,6 +258,72 @@ def study(tools: list[str], repeats: int, slow_repeats: int, seed: int) -> list[
                 )
                 bar.update()
     return trials
+
+
+def study_of_programs(repeats: int) -> list[Trial]:
+    """Deep copies of one network, as they are and made anew: every true ratio is 1."""
+    trials = []
+    todo = [
+        (name, threads, build)
+        for _ in range(repeats)
+        for name in PROGRAMS
+        for threads in (1, 2)
+        for build in (False, True)
+    ]
+    for name, threads, build in tqdm(todo, unit="trial", mininterval=5):
+        maker = PROGRAMS[name]
+        if build:
+            functions = {"a": maker, "b": lambda maker=maker: maker()}
+        else:
+            original = maker()
+            functions = {"a": original, "b": original.again()}
+        start = time.perf_counter()
+        found = d2lperf.compare(
+            functions, build=build, threads=threads, check=False, progress=False
+        )["b"]
+        took = time.perf_counter() - start
+        truth = "copies, build=True" if build else "copies"
+        snippet = f"{name}, {threads} thread{'s' * (threads > 1)}"
+        verdict = VERDICTS[found.verdict]
+        trials.append(Trial("d2lperf", "quiet", snippet, truth, 1.0, verdict, found.ratio, took))
+    return trials
+
+
+def study_of_regions(repeats: int) -> list[Trial]:
+    """Pairs with different numbers of parallel regions, quiet first, then beside a steady load."""
+    trials = []
+    with Load() as load:
+        for name, maker in REGIONS.items():
+            functions = maker()
+            quiet = [_regions(functions) for _ in range(5)]
+            true_ratio = statistics.median(found.ratio for found in quiet)
+            for burners in (1, 2):
+                condition = "steady" if burners == 1 else "two steady"
+                for _ in tqdm(range(repeats), desc=f"{name}, {condition}", mininterval=5):
+                    load.steady(burners)
+                    time.sleep(0.1)
+                    start = time.perf_counter()
+                    found = _regions(functions)
+                    took = time.perf_counter() - start
+                    load.idle()
+                    verdict = VERDICTS[found.verdict]
+                    row = Trial(
+                        "d2lperf",
+                        condition,
+                        name,
+                        "regions",
+                        true_ratio,
+                        verdict,
+                        found.ratio,
+                        took,
+                    )
+                    trials.append(row)
+    return trials
+
+
+def _regions(functions: dict[str, Callable]) -> d2lperf.Ratio:
+    found = d2lperf.compare(functions, threads=2, check=False, progress=False)
+    return found[list(functions)[1]]
 
 
 # --------------------------------------------------------------------------------- the tables
@@ -265,7 +348,9 @@ def print_tables(trials: list[Trial], setting: str | None = None) -> None:
     for trial in trials:
         by_tool[trial.tool].append(trial)
 
-    def cells(rows, test, conditions=CONDITIONS):
+    conditions = [c for c in CONDITIONS if any(t.condition == c for t in trials)]
+
+    def cells(rows, test):
         parts = []
         for condition in conditions:
             mine = [t for t in rows if t.condition == condition]
@@ -274,7 +359,7 @@ def print_tables(trials: list[Trial], setting: str | None = None) -> None:
 
     print(
         f"\n{setting or this_setting()}; in each cell: "
-        f"{' / '.join(CONDITIONS)}; % with 95 % intervals\n"
+        f"{' / '.join(conditions)}; % with 95 % intervals\n"
     )
     print(
         "| tool | false verdicts (nulls) | 10 % found | 3 % found | wrong sign "
@@ -322,7 +407,7 @@ def print_tables(trials: list[Trial], setting: str | None = None) -> None:
                 for t in rows
                 if t.condition == c and t.truth != "slow first calls" and np.isfinite(t.ratio)
             ]
-            for c in CONDITIONS
+            for c in conditions
         }
         times = [t.seconds for t in rows]
         wrong = sum(t.called != 0 for t in nulls)
@@ -342,88 +427,139 @@ def print_tables(trials: list[Trial], setting: str | None = None) -> None:
         )
 
 
+def print_table_of_copies(trials: list[Trial]) -> None:
+    """Print the studies of programs and of parallel regions, where they were run."""
+    rows = [t for t in trials if t.truth.startswith("copies") or t.truth == "regions"]
+    if not rows:
+        return
+    print("\n| study | pair | condition | verdicts | not decided | error, median % | most % |")
+    print("|---|---|---|---|---|---|---|")
+    for key in dict.fromkeys((t.truth, t.snippet, t.condition) for t in rows):
+        part = [t for t in rows if (t.truth, t.snippet, t.condition) == key]
+        called = f"{sum(t.called != 0 for t in part)} of {len(part)}"
+        undecided = sum(t.verdict is None for t in part)
+        errors = [t.error for t in part if t.verdict is not None]
+        cells = [*key, called, str(undecided), percentile(errors, 50), percentile(errors, 100)]
+        print(f"| {' | '.join(cells)} |")
+
+
 # -------------------------------------------------------------------------------- the targets
 
 # What `compare` is to reach, for snippets under about 5 ms.
-MOST_FALSE, LEAST_NULLS = 0.02, 150
-LEAST_DECIDED, LEAST_FOUND, LEAST_FOUND_THREADED = 0.90, 0.95, 0.60
+MOST_FALSE, LEAST_NULLS = 5 / 160, 160
+LEAST_DECIDED, LEAST_FOUND, LEAST_FOUND_THREADED = 0.95, 0.95, 0.60
+MOST_PROGRAMS_FALSE = 0.025  # of deep copies
+MOST_REGIONS_WRONG, REGIONS_OFF = 0.025, 5.0  # verdicts whose ratio is more than 5 % off
 MOST_MEDIAN_S, MOST_S = 0.7, 4.0
 
 
-def targets(trials: list[Trial]) -> list[tuple[bool, str]]:
-    """Hold d2lperf's trials against the targets: (reached, line to print) of each.
+class Target(NamedTuple):
+    """What `compare` is to reach, and whether it did."""
 
-    Args:
-        trials: of any tools; a target for which there are no trials is missed.
-    """
+    reached: bool
+    line: str
+
+
+def target(reached: bool, name: str, figure: str, wanted: str) -> Target:
+    """Return a target with its line to print."""
+    return Target(reached, f"{'reached' if reached else 'missed'}: {name}: {figure} ({wanted})")
+
+
+def at_least(name: str, rows: list[Trial], hit: Callable[[Trial], bool], least: float) -> Target:
+    """Count what is as it should be; without trials a target is missed."""
+    hits = sum(map(hit, rows))
+    figure = f"{rate(hits, len(rows))} % of {len(rows)}"
+    return target(bool(rows) and hits >= least * len(rows), name, figure, f"at least {least:.0%}")
+
+
+def at_most(name: str, rows: list[Trial], hit: Callable[[Trial], bool], most: float) -> Target:
+    """Count what should not be."""
+    hits = sum(map(hit, rows))
+    figure = f"{hits} of {len(rows)}, {rate(hits, len(rows))} %"
+    wanted = f"at most {100 * most:.3g} %" if most else "never"
+    return target(bool(rows) and hits <= most * len(rows), name, figure, wanted)
+
+
+def targets(trials: list[Trial]) -> list[Target]:
+    """Hold d2lperf's trials against the targets, for each study that was run."""
     rows = [t for t in trials if t.tool == "d2lperf"]
+    found = []
+    snippets = [t for t in rows if t.truth in (*TRUTHS, "slow first calls")]
+    if snippets:
+        found += targets_of_snippets(snippets)
+    if programs := [t for t in rows if t.truth.startswith("copies")]:
+        found += targets_of_programs(programs)
+    if regions := [t for t in rows if t.truth == "regions"]:
+        wrong = lambda t: t.verdict is not None and t.error > REGIONS_OFF  # noqa: E731
+        name = f"verdicts beside a steady load whose ratio is more than {REGIONS_OFF:g} % off"
+        found.append(at_most(name, regions, wrong, MOST_REGIONS_WRONG))
+    return found
+
+
+def targets_of_programs(rows: list[Trial]) -> list[Target]:
+    """Deep copies: as they are, and made anew."""
+    found = []
+    for truth in dict.fromkeys(t.truth for t in rows):
+        part = [t for t in rows if t.truth == truth]
+        false = lambda t: t.called != 0  # noqa: E731
+        found.append(at_most(f"false verdicts, {truth}", part, false, MOST_PROGRAMS_FALSE))
+    return found
+
+
+def targets_of_snippets(rows: list[Trial]) -> list[Target]:
+    """Snippets whose true ratio is known."""
     kind: dict[str, list[Trial]] = {truth: [] for truth in (*TRUTHS, "slow first calls")}
     for t in rows:
         kind[t.truth].append(t)
-    found: list[tuple[bool, str]] = []
-
-    def add(reached: bool, name: str, figure: str, target: str) -> None:
-        word = "reached" if reached else "missed"
-        found.append((reached, f"{word}: {name}: {figure} ({target})"))
-
-    def add_rate(name: str, parts: list[list[Trial]], hit: Callable, least: float) -> None:
-        """Count what is as it should be in each part; the poorest must do."""
-        hits = [sum(map(hit, part)) for part in parts]
-        enough = all(p and h >= least * len(p) for h, p in zip(hits, parts))
-        figure = " / ".join(f"{rate(h, len(p))} % of {len(p)}" for h, p in zip(hits, parts))
-        where = " in each" if len(parts) > 1 else ""
-        add(enough, name, figure, f"at least {100 * least:g} %{where}")
-
-    def by_condition(truth: str) -> list[list[Trial]]:
-        return [[t for t in kind[truth] if t.condition == c] for c in CONDITIONS]
-
-    def right(t: Trial) -> bool:
-        return t.called == t.right_sign
-
-    nulls, names = kind["null"], " / ".join(CONDITIONS)
-    wrong = sum(t.called != 0 for t in nulls)
-    add(
-        len(nulls) >= LEAST_NULLS and wrong <= MOST_FALSE * len(nulls),
-        "false verdicts, pooled",
-        f"{wrong} of {len(nulls)}, {rate(wrong, len(nulls))} %",
-        f"at most {100 * MOST_FALSE:g} %, of at least {LEAST_NULLS} nulls",
-    )
-    decided = lambda t: t.verdict is not None  # noqa: E731
-    add_rate("nulls decided, pooled", [nulls], decided, LEAST_DECIDED)
-    add_rate(f"10 % found, {names}", by_condition("10 %"), right, LEAST_FOUND)
+    conditions = [c for c in CONDITIONS if any(t.condition == c for t in rows)]
+    nulls, real = kind["null"], kind["3 %"] + kind["10 %"]
+    false = at_most("false verdicts, pooled", nulls, lambda t: t.called != 0, MOST_FALSE)
+    enough = len(nulls) >= LEAST_NULLS
+    found = [Target(false.reached and enough, f"{false.line}; of at least {LEAST_NULLS} nulls")]
+    for condition in conditions:
+        part = [t for t in rows if t.condition == condition and decidable(t)]
+        part_nulls = [t for t in part if t.truth == "null"]
+        decided = lambda t: t.verdict is not None  # noqa: E731
+        found.append(at_least(f"nulls decided, {condition}", part_nulls, decided, LEAST_DECIDED))
+        ten = [t for t in part if t.truth == "10 %"]
+        found.append(at_least(f"10 % found, {condition}", ten, right, LEAST_FOUND))
     for threads, least in (("one thread", LEAST_FOUND), ("several threads", LEAST_FOUND_THREADED)):
-        part = [t for t in kind["3 %"] if threaded(t) == (threads != "one thread")]
-        add_rate(f"3 % found with {threads}, pooled", [part], right, least)
-    real = kind["3 %"] + kind["10 %"]
-    wrong = sum(t.called == -t.right_sign for t in real)
-    add(bool(real) and not wrong, "wrong sign", f"{wrong} of {len(real)}", "never")
-    slow = kind["slow first calls"]
-    wrong = sum(t.called != 0 for t in slow)
-    add(bool(slow) and not wrong, "slow first calls mistaken", f"{wrong} of {len(slow)}", "never")
+        part = [t for t in kind["3 %"] if threaded(t) == (threads != "one thread") and decidable(t)]
+        found.append(at_least(f"3 % found with {threads}, pooled", part, right, least))
+    found.append(at_most("wrong sign", real, lambda t: t.called == -t.right_sign, 0))
+    if slow := kind["slow first calls"]:
+        found.append(at_most("slow first calls mistaken", slow, lambda t: t.called != 0, 0))
     quiet = [t.seconds for t in rows if t.condition == "quiet"]
-    add(
-        bool(quiet) and statistics.median(quiet) <= MOST_MEDIAN_S,
-        "time, median where it is quiet",
-        f"{percentile(quiet, 50)} s",
-        f"at most {MOST_MEDIAN_S:g} s",
-    )
+    reached = bool(quiet) and statistics.median(quiet) <= MOST_MEDIAN_S
+    figure = f"{percentile(quiet, 50)} s"
+    found.append(target(reached, "time, median where it is quiet", figure, f"{MOST_MEDIAN_S:g} s"))
     most = max((t.seconds for t in rows), default=math.nan)
-    add(most <= MOST_S, "time, most", f"{most:.2f} s", f"at most {MOST_S:g} s")
+    found.append(target(most <= MOST_S, "time, most", f"{most:.2f} s", f"at most {MOST_S:g} s"))
     return found
+
+
+def right(trial: Trial) -> bool:
+    """Whether the verdict is the one that is true."""
+    return trial.called == trial.right_sign
+
+
+def decidable(trial: Trial) -> bool:
+    """Beside a steady load functions with several threads get no verdict, on purpose."""
+    return trial.condition != "steady" or not threaded(trial)
 
 
 def threaded(trial: Trial) -> bool:
     """Whether every core takes part in the trial's snippet."""
-    return SNIPPETS[trial.snippet][0] in THREADED
+    return trial.snippet in SNIPPETS and SNIPPETS[trial.snippet][0] in THREADED
 
 
 def print_targets(trials: list[Trial]) -> bool:
     """Print a line for each target; return whether all were reached."""
     print("\nd2lperf.compare and its targets\n")
     found = targets(trials)
-    for _, line in found:
-        print(f"* {line}")
-    return all(reached for reached, _ in found)
+    for one in found:
+        print(f"* {one.line}")
+    return bool(found) and all(one.reached for one in found)
 
 
 # -------------------------------------------------------------------------- keeping the trials
@@ -462,6 +598,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Read the arguments, run the study or load one, print the tables; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS))
+    parser.add_argument("--studies", nargs="+", choices=STUDIES, default=list(STUDIES))
+    parser.add_argument("--conditions", nargs="+", choices=CONDITIONS, default=list(CONDITIONS))
     parser.add_argument("--repeats", type=int, default=9, help="of every cell (default 9)")
     parser.add_argument("--slow-repeats", type=int, default=2, help="of slow first calls")
     parser.add_argument("--seed", type=int, default=None)
@@ -486,10 +624,20 @@ def main(arguments: list[str] | None = None) -> int:
         warnings.simplefilter("ignore")
         seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
         print(f"seed {seed}", file=sys.stderr)
-        trials, setting = study(options.tools, options.repeats, options.slow_repeats, seed), None
+        trials, setting = [], None
+        if "snippets" in options.studies:
+            repeats = options.repeats, options.slow_repeats
+            trials += study(options.tools, *repeats, seed, options.conditions)
+        if "programs" in options.studies and "d2lperf" in options.tools:
+            trials += study_of_programs(2 * options.repeats)
+        if "regions" in options.studies and "d2lperf" in options.tools:
+            trials += study_of_regions(2 * options.repeats)
         if options.save:
             save(options.save, trials)
-    print_tables(trials, setting)
+    snippets = [t for t in trials if t.truth in (*TRUTHS, "slow first calls")]
+    if snippets:
+        print_tables(snippets, setting)
+    print_table_of_copies(trials)
     return 0 if not options.check or print_targets(trials) else 1
 
 

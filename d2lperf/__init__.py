@@ -7,13 +7,13 @@ Time code
     compare                   times several functions in turns -> Comparison
     sweep                     compares them for each of several sizes -> Sweep
     Measurement               median, quartiles, first call of one function
-    Comparison                a Ratio for each function: result["name"], .expect(), .plot()
+    Comparison                name -> Ratio; .expect() and .require() claims, .plot()
     Ratio                     a ratio of times with its interval and a verdict
     Sweep                     one Comparison for each size, as one table and one figure
     predict                   states a number before it is measured; .score() compares
     predictions               the table of all predictions so far
     ResultsDiffer             error of compare: the functions give different results
-    ClaimContradicted         error of .expect() in strict runs: the claim is wrong here
+    ClaimContradicted         error of .require(): a claim is not borne out here
 
 See what ran when
     record                    runs a function and records it -> Timeline
@@ -23,7 +23,7 @@ See what ran when
 
 Where is the limit?
     explain                   tells what limits a function, and what would help -> Explanation
-    measure_ceilings          what this machine does at best: rates, bandwidth -> Ceilings
+    measure_ceilings, datasheet  what this machine does at best, or another by its data sheet
     Ceilings, Roofline        ceilings to keep; times predicted from FLOPs and bytes, .plot()
 
 Run on several processes
@@ -52,7 +52,10 @@ the place of the book's own library in its chapter on computational performance.
 
 from importlib import import_module as _import_module
 
+from d2lperf import _messages
 from d2lperf._version import __version__ as __version__
+
+_messages.keep_out()
 
 # Where each name is defined. Imported at first use, so that `import d2lperf` costs nothing.
 _HOMES = {
@@ -63,13 +66,17 @@ _HOMES = {
     ),
     "timeline": ("record", "Timeline", "Span", "TimelineError"),
     "ceilings": ("measure_ceilings", "Ceilings"),
-    "roofline": ("explain", "Roofline"),
+    "datasheets": ("datasheet",),
+    "explaining": ("explain",),
+    "roofline": ("Roofline",),
     "processes": ("launch", "report", "WorkerError", "LaunchTimeout"),
     "device": ("try_gpu", "try_all_gpus", "num_gpus", "gpu", "cpu", "synchronize"),
     "machine": ("describe_machine", "Machine"),
     "plotting": ("plot", "set_figsize"),
     "data": ("split_batch", "load_data_fashion_mnist"),
 }
+# What is imported with a module: `compare(isolated=True)` gets its subjects from `processes`.
+_BESIDE = {"measuring": "processes.isolated"}
 _MODULES = {*_HOMES, "book", "costs", "counting", "exercises", "magics"}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted({*_HOME, "plotting"})
@@ -79,15 +86,21 @@ _HOME["load_ipython_extension"] = "magics"  # what `%load_ext d2lperf` asks for
 
 def __getattr__(name: str):
     if name in _MODULES:
-        return _import_module(f"d2lperf.{name}")
+        return _module(name)
     if name in _HOME:
-        value = getattr(_import_module(f"d2lperf.{_HOME[name]}"), name)
+        value = getattr(_module(_HOME[name]), name)
     elif name.startswith("_"):
         raise AttributeError(f"module 'd2lperf' has no attribute {name!r}")
     else:
         value = _of_the_book(name)
     globals()[name] = value
     return value
+
+
+def _module(name: str):
+    if name in _BESIDE:
+        _import_module(f"d2lperf.{_BESIDE[name]}")
+    return _import_module(f"d2lperf.{name}")
 
 
 def __dir__():

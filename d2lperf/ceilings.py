@@ -1,15 +1,17 @@
-"""The best that this machine does, measured: rates of products, bandwidth, overhead."""
+"""The best that this machine does, measured: rates of products, bandwidth, overhead.
+
+Those of another machine come from its data sheet: `d2lperf.datasheets`.
+"""
 
 from __future__ import annotations
 
-import os
 import platform
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -19,8 +21,12 @@ from d2lperf.device import try_gpu
 from d2lperf.formats import Shown, Table, format_value
 from d2lperf.machine import Machine, machine_card
 from d2lperf.measuring import stats
-from d2lperf.measuring.results import Saved
-from d2lperf.measuring.sampling import Instruments, Subject, undisturbed
+from d2lperf.measuring.instruments import Instruments, chosen, instruments
+from d2lperf.measuring.sampling import Subject
+from d2lperf.measuring.saved import Saved
+from d2lperf.measuring.undisturbed import undisturbed
+from d2lperf.peak import cpu_peak
+from d2lperf.progress import bar_wanted
 
 __all__ = ["Ceilings", "cache_sizes", "measure_ceilings"]
 
@@ -28,9 +34,18 @@ MIB = 2**20
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 SAMPLING_S, MOST_S = 5.0, 9.0  # of sampling, and of everything: no round begins after it
 SLOWEST_S = 0.25  # calls that would take longer are not tried
-DTYPES = ("float32", "bfloat16", "float16", "int8")
+DTYPES = ("float32", "float64", "bfloat16", "float16", "int8")
 CONVOLUTION = "convolution"
+BILLIONS = "billion/s"
 _session: dict[tuple, Ceilings] = {}
+
+
+class Named(NamedTuple):
+    """A ceiling as it is shown: label, value and unit."""
+
+    label: str
+    value: float
+    unit: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,9 +56,11 @@ class Ceilings(Shown, Saved):
         flops: dtype -> FLOP/s of matrix products (for int8, integer operations); "convolution" ->
             FLOP/s of convolutions in float32.
         bandwidth: B/s, read and written: of memory "triad" and "copy", "cache" (the last level),
-            "new memory", "to device, pageable" and so on.
-        overhead_s: seconds of a tiny operation.
+            "new memory", "to device, pageable" and so on; "memory, one row" for the product of a
+            matrix in memory and a vector, "cache, transposed" for a copy across the lines.
+        overhead_s: seconds of a tiny operation; 0 where unknown.
         functions: evaluations of exp in a second; 0 where unknown.
+        activations: evaluations of GELU in a second; 0 where unknown.
         device: which one.
         caches: level -> bytes, as the system tells them.
         samples: all samples by name, in the unit of the ceiling; of "overhead" the best times of
@@ -51,6 +68,9 @@ class Ceilings(Shown, Saved):
         notes: what is missing, and why.
         elapsed_s: seconds that the measuring took.
         machine: the card of the machine, which holds the number of threads, or None.
+        theoretical: peak of the CPU in float32 in FLOP/s, or None where it is not known.
+        source: address of the data sheet; "" for ceilings that were measured.
+        read: year and month in which the data sheet was read.
     """
 
     flops: dict[str, float]
@@ -63,6 +83,10 @@ class Ceilings(Shown, Saved):
     notes: list[str] = field(default_factory=list)
     elapsed_s: float = 0.0
     machine: Machine | None = None
+    activations: float = 0.0
+    theoretical: float | None = None
+    source: str = ""
+    read: str = ""
     made_by: ClassVar = {"machine": Machine.from_dict}
 
     @property
@@ -70,25 +94,50 @@ class Ceilings(Shown, Saved):
         """What is taken to stay in the cache: half of the last level; 0 where unknown."""
         return max(self.caches.values(), default=0) // 2 if "cache" in self.bandwidth else 0
 
+    @property
+    def measured(self) -> bool:
+        """Whether they were measured, and not read in a data sheet."""
+        return not self.source
+
     def table(self) -> Table:
         """Return what is shown: a row for each ceiling, with the quartiles of its samples."""
-        found = {k: (f"matrix products, {k}", rate, "FLOP/s") for k, rate in self.flops.items()}
-        if CONVOLUTION in found:
-            found[CONVOLUTION] = ("convolutions, float32", *found[CONVOLUTION][1:])
-        found |= {k: (f"bandwidth, {k}", rate, "B/s") for k, rate in self.bandwidth.items()}
-        found["functions"] = ("exponentials", self.functions / 1e9, "billion/s")
-        found["overhead"] = ("overhead of an operation", self.overhead_s, "s")
         rows = []
-        for name, (label, best, unit) in found.items():
-            scale = 1e9 if name == "functions" else 1
+        for name, (label, best, unit) in self._named().items():
+            scale = 1e9 if unit == BILLIONS else 1
             ends = stats.quartiles(self.samples[name]) if name in self.samples else ()
             spread = " to ".join(format_value(end / scale, unit) for end in ends)
             rows.append([label, format_value(best, unit), spread])
+        return Table(["", "ceiling", "quartiles"], rows, self._remarks(), right=(1, 2))
+
+    def _named(self) -> dict[str, Named]:
+        """What is known, by the names of the samples."""
+        found = {
+            k: Named(f"matrix products, {k}", rate, "FLOP/s") for k, rate in self.flops.items()
+        }
+        if CONVOLUTION in found:
+            found[CONVOLUTION] = found[CONVOLUTION]._replace(label="convolutions, float32")
+        for name, rate in self.bandwidth.items():
+            found[name] = Named(f"bandwidth, {name}", rate, "B/s")
+        if self.functions:
+            found["functions"] = Named("exponentials", self.functions / 1e9, BILLIONS)
+        if self.activations:
+            found["activations"] = Named("GELUs", self.activations / 1e9, BILLIONS)
+        if self.overhead_s:
+            found["overhead"] = Named("overhead of an operation", self.overhead_s, "s")
+        return found
+
+    def _remarks(self) -> list[str]:
+        if not self.measured:
+            return [f"{self.device} by its data sheet, read {self.read}: {self.source}"]
+        threads = [f"{self.device}; threads: {self.machine.torch_threads}"] if self.machine else []
         sizes = ", ".join(f"{k} {v // 1024:,} KiB" for k, v in self.caches.items()) or "unknown"
-        foot = [f"{self.device}; threads: {self.machine.torch_threads}"] if self.machine else []
-        foot += [f"caches: {sizes}"]
-        foot += ["These numbers change with the clock rate and with other programs."]
-        return Table(["", "ceiling", "quartiles"], rows, foot + self.notes, right=(1, 2))
+        remarks = [*threads, f"caches: {sizes}"]
+        if self.theoretical:
+            share = self.flops["float32"] / self.theoretical
+            peak = format_value(self.theoretical, "FLOP/s")
+            remarks.append(f"theoretical peak, float32: {peak}; products reach {share:.0%} of it")
+        changing = "These numbers change with the clock rate and with other programs."
+        return [*remarks, changing, *self.notes]
 
 
 def cache_sizes() -> dict[str, int]:
@@ -113,16 +162,13 @@ def cache_sizes() -> dict[str, int]:
     return found
 
 
-def measure_ceilings(
-    device: torch.device | str | None = None, *, instruments: Instruments | None = None
-) -> Ceilings:
+def measure_ceilings(device: torch.device | str | None = None) -> Ceilings:
     """Measure the best that a device does: at most 10 s on two cores, once in a session.
 
     Each ceiling is the best of many short samples that take turns with those of the others.
 
     Args:
         device: by default the first accelerator, or the CPU where there is none.
-        instruments: clock and synchronisation, for tests; then nothing is remembered.
 
     Returns:
         `Ceilings`, remembered for each device, number of threads and precision of float32 products
@@ -131,59 +177,81 @@ def measure_ceilings(
     Raises:
         RuntimeError: the device is not there.
     """
-    from tqdm.auto import tqdm
-
     device = torch.device(device) if device is not None else try_gpu()
     precision = torch.get_float32_matmul_precision(), _convolution_precision()
     key = str(device), torch.get_num_threads(), precision
-    if instruments is None and key in _session:
-        return _session[key]
-    given = instruments or Instruments()
-    began, notes, pieces = given.clock(), [], []
-    caches = cache_sizes() if device.type == "cpu" else {}
-    if device.type == "cuda":
-        size = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0)
-        caches = {"L2": size} if size else {}
+    if chosen():  # tests have clocks of their own: nothing is remembered
+        return _measured_on(device, instruments())
+    if key not in _session:
+        _session[key] = _measured_on(device, instruments())
+    return _session[key]
 
-    def add(name: str, work: float, call: Callable[[], Any]) -> float:
+
+class Pieces:
+    """Work that is measured: name, amount and function, each with the plan of its turns."""
+
+    def __init__(self, given: Instruments):
+        self._given, self._planned = given, []
+        self.samples: dict[str, list[float]] = {}
+
+    def add(self, name: str, work: float, call: Callable[[], Any]) -> float:
         """Give work its turns, unless it is optional and slow; return the seconds of a call."""
-        subject = Subject(name, call, instruments=given)
+        subject = Subject(name, call, tools=self._given)
         subject.call()
         call_s = subject.first_calls_s[0]
         if call_s < 4 * SLOWEST_S:
             call_s = subject.warm_up(0.1)
         if call_s < SLOWEST_S or name not in DTYPES[1:]:
-            pieces.append((subject, work, subject.plan(call_s)))
+            self._planned.append((subject, work, subject.plan(call_s)))
         return call_s
 
-    samples: dict[str, list[float]] = {}
-    off = os.environ.get("TQDM_DISABLE", "") not in ("", "0")  # in a kernel tqdm ignores it
+    def sample(self, began: float, show: Callable[[float], Any]) -> None:
+        """Let all take turns until the time is over; `show` gets the seconds since `began`."""
+        clock = self._given.clock
+        ends = min(clock() + SAMPLING_S, began + MOST_S)
+        while not self.samples or clock() < ends:
+            for subject, work, plan in self._planned:
+                rates = [work / s for s in subject.phase(plan) if s > 0]
+                self.samples.setdefault(subject.name, []).extend(rates)
+                show(min(MOST_S, clock() - began))
+
+
+def _measured_on(device: torch.device, given: Instruments) -> Ceilings:
+    """Measure the ceilings of a device."""
+    from tqdm.auto import tqdm
+
+    began, notes, pieces = given.clock(), [], Pieces(given)
+    caches = _caches_of(device)
     layout = "measuring ceilings {bar}| {n:.0f} of at most {total:.0f} s"
     with (
         undisturbed(),
         torch.no_grad(),
-        tqdm(total=MOST_S, bar_format=layout, leave=False, disable=off) as bar,
+        tqdm(total=MOST_S, bar_format=layout, leave=False, disable=not bar_wanted()) as bar,
     ):
-        _add_products(device, add, notes)
-        _add_convolutions(device, add, notes)
-        _add_arrays(device, add, notes, max(caches.values(), default=0))
-        _add_transfers(device, add, notes)
-        _add_tiny(device, add)
-        ends = min(given.clock() + SAMPLING_S, began + MOST_S)
-        while not samples or given.clock() < ends:
-            for subject, work, plan in pieces:
-                rates = [work / s for s in subject.phase(plan) if s > 0]
-                samples.setdefault(subject.name, []).extend(rates)
-                bar.update(min(MOST_S, given.clock() - began) - bar.n)
+        last = max(caches.values(), default=0)
+        _add_products(device, pieces.add, notes)
+        _add_convolutions(device, pieces.add, notes)
+        _add_arrays(device, pieces.add, notes, last)
+        _add_matrices(device, pieces.add, last)
+        _add_transfers(device, pieces.add, notes)
+        _add_tiny(device, pieces.add)
+        pieces.sample(began, lambda spent_s: bar.update(spent_s - bar.n))
+    samples = pieces.samples
     best = {name: max(rates) for name, rates in samples.items()}
     if best.get("cache", best["triad"]) < best["triad"]:
         busy = "something else kept the cores busy. Measure again in a quiet session"
         notes.append(f"the cache seems slower than memory: {busy}")
     tiny = [name for name in samples if name.startswith("tiny")]
     tiny_s = [1 / best.pop(name) for name in tiny]
-    found = Ceilings(
+    theoretical = None
+    if device.type == "cpu":
+        peak = cpu_peak(torch.get_num_threads())
+        theoretical = peak.flops
+        notes.append(f"theoretical peak: {peak.how if peak.flops else f'not known: {peak.how}'}")
+    return Ceilings(
         flops={name: best.pop(name) for name in (*DTYPES, CONVOLUTION) if name in best},
         functions=best.pop("functions"),
+        activations=best.pop("activations"),
         bandwidth=best,
         overhead_s=stats.median(tiny_s),
         device=str(device),
@@ -192,10 +260,18 @@ def measure_ceilings(
         notes=notes,
         elapsed_s=given.clock() - began,
         machine=machine_card(touch=False),
+        theoretical=theoretical,
     )
-    if instruments is None:
-        _session[key] = found
-    return found
+
+
+def _caches_of(device: torch.device) -> dict[str, int]:
+    """Bytes of a device's caches by level, {} where unknown."""
+    if device.type == "cpu":
+        return cache_sizes()
+    if device.type != "cuda":
+        return {}
+    size = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 0)
+    return {"L2": size} if size else {}
 
 
 def _add_products(device: torch.device, add: Callable, notes: list[str]) -> None:
@@ -208,7 +284,7 @@ def _add_products(device: torch.device, add: Callable, notes: list[str]) -> None
                 # torch.mm overflows in int8. The product that sums in int32 has no public name.
                 product = torch._int_mm if name == "int8" else torch.mm
                 call_s = add(name, 2.0 * size**3, lambda a=a, product=product: product(a, a))
-            except (RuntimeError, AttributeError) as error:
+            except (RuntimeError, AttributeError, TypeError) as error:
                 notes.append(f"no products of {name}: {str(error).splitlines()[0]}")
                 break
             size *= 2
@@ -255,6 +331,20 @@ def _add_arrays(device: torch.device, add: Callable, notes: list[str], last: int
         add("new memory", 2 * NEW_BYTES, lambda: torch.ones(2 * NEW_BYTES // 4))
     few, out = b[: MIB // 4], a[: MIB // 4]
     add("functions", len(few), lambda: torch.exp(few, out=out))
+    add("activations", len(few), lambda: functional.gelu(few))
+
+
+def _add_matrices(device: torch.device, add: Callable, last: int) -> None:
+    """Bandwidth of two ways through a matrix: with a vector, and across its lines."""
+    side = 1024
+    while 4 * side**2 < min(2 * last, 512 * MIB):
+        side *= 2
+    far, near = torch.ones(side, side, device=device), torch.ones(1024, 1024, device=device)
+    add("memory, one row", 4 * side**2, lambda: torch.mv(far, far[0]))
+    if last:
+        add("cache, one row", 4 * 1024**2, lambda: torch.mv(near, near[0]))
+        add("cache, transposed", 8 * 1024**2, lambda: near.t().contiguous())
+    add("memory, transposed", 8 * side**2, lambda: far.t().contiguous())
 
 
 def _add_transfers(device: torch.device, add: Callable, notes: list[str]) -> None:

@@ -16,6 +16,8 @@ import torch
 from torch.nn.functional import interpolate
 from torch.utils import data
 
+from d2lperf.progress import bar_wanted
+
 MIRRORS = (
     "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
@@ -144,11 +146,11 @@ def _file(name: str, root: Any, download: bool, progress: bool) -> Path:
     for path in (Path(folder, name), Path("..", "data", "FashionMNIST", "raw", name)):
         if path.is_file() and pooch.file_hash(path, "md5") == FILES[name]:
             return path
-    problem = f"is not in {folder}"
+    problem, off = f"is not in {folder}", not bar_wanted(progress)
     pooch.get_logger().setLevel("WARNING")  # it would write the folder to stderr
     for mirror in MIRRORS if download else ():
         try:
-            with tqdm(desc=name, total=1, unit="B", unit_scale=True, disable=not progress) as bar:
+            with tqdm(desc=name, total=1, unit="B", unit_scale=True, disable=off) as bar:
                 get = pooch.HTTPDownloader(bar, 2**18, headers={"Accept-Encoding": "identity"})
                 url, md5 = mirror + name, f"md5:{FILES[name]}"
                 return Path(pooch.retrieve(url, md5, name, folder, downloader=get))

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 
 import torch
+import torch.distributed as dist
+
+from d2lperf import _compat
 
 
 def cpu() -> torch.device:
@@ -83,14 +87,32 @@ def synchronize() -> None:
 
 def synchronizer() -> Callable[[], None] | None:
     """Return a function that waits for the accelerators in use now, or None if there are none."""
-    devices = try_all_gpus() if in_use() else []
-    if accelerator_type() == "cuda":
-        # To synchronise a device without a context would create one: a second, and 100s of MB.
-        has_context = getattr(torch._C, "_cuda_hasPrimaryContext", lambda index: True)
-        devices = [device for device in devices if has_context(device.index)]
+    devices = [device for device in try_all_gpus() if _has_work(device)] if in_use() else []
 
     def wait() -> None:
         for device in devices:
             torch.accelerator.synchronize(device)
 
     return wait if devices else None
+
+
+def _has_work(device: torch.device) -> bool:
+    """Whether this process may have work on an accelerator."""
+    # To wait for a device without a context would create it: a second, and 100s of MB. And of
+    # several processes on a machine none should wait for the devices of the others.
+    if device.type == "cuda":
+        return _compat.has_context(device.index)
+    reserved = _memory_reserved(device)
+    if reserved is not None:
+        return reserved > 0
+    if dist.is_available() and dist.is_initialized():
+        return device.index == torch.accelerator.current_device_index()
+    return True
+
+
+def _memory_reserved(device: torch.device) -> int | None:
+    """Bytes that this process has on an accelerator; None where its kind does not tell."""
+    for module in (torch.accelerator, torch.get_device_module(device)):
+        with suppress(AttributeError, RuntimeError):
+            return module.memory_reserved(device)
+    return None

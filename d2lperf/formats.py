@@ -15,6 +15,22 @@ _PREFIXES = {"s": ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))} | dict.fr
 )
 
 
+class Prefix(NamedTuple):
+    """A prefix of a unit: how many units it stands for, and its letter."""
+
+    size: float
+    letter: str
+
+
+def prefix_for(value: float, unit: str) -> Prefix | None:
+    """Return the prefix with which a number is written; None for a unit that takes none."""
+    if unit not in _PREFIXES:
+        return None
+    known = [Prefix(*row) for row in _PREFIXES[unit]]
+    # 0.9995 rounds to 1.00: without the slack it would be shown as 1000 of the next unit.
+    return next((p for p in known if abs(value) >= 0.9995 * p.size), known[-1])
+
+
 def format_value(value: float, unit: str = "") -> str:
     """Return a number in its unit: counts as they are, others with three significant digits.
 
@@ -23,11 +39,12 @@ def format_value(value: float, unit: str = "") -> str:
     """
     if math.isnan(value):
         return "unknown"
-    prefix, prefixes = "", _PREFIXES.get(unit)
-    if prefixes and 0 < abs(value) < math.inf:
-        # 0.9995 rounds to 1.00: without the slack it would be shown as 1000 of the next unit.
-        size, prefix = next((p for p in prefixes if abs(value) >= 0.9995 * p[0]), prefixes[-1])
-        value = value if size == 1 and unit != "s" else value / size
+    letter = ""
+    prefix = prefix_for(value, unit) if 0 < abs(value) < math.inf else None
+    if prefix is not None:
+        letter = prefix.letter
+        whole = prefix.size == 1 and unit != "s"  # counts of bytes stay whole numbers
+        value = value if whole else value / prefix.size
     if isinstance(value, Integral):
         text = f"{int(value):,}"
     elif value == 0 or math.isinf(value):
@@ -35,7 +52,7 @@ def format_value(value: float, unit: str = "") -> str:
     else:
         exponent = math.floor(math.log10(abs(value)) + math.log10(1.0005))  # of the rounded number
         text = f"{value:,.{max(0, 2 - exponent)}f}" if -5 <= exponent < 7 else f"{value:.2e}"
-    return f"{text} {prefix}{unit}".rstrip()
+    return f"{text} {letter}{unit}".rstrip()
 
 
 format_seconds = partial(format_value, unit="s")
@@ -67,19 +84,28 @@ def print_line(line: str) -> None:
 
 
 class Table(NamedTuple):
-    """Cells as text with lines below them; `right`: numbers of the columns aligned on the right."""
+    """Cells as text, with lines below them; columns are named by their numbers.
 
-    header: list[str]
-    rows: list[list[str]]
+    Attributes:
+        header: names of the columns; none for a card, whose rows begin with their names.
+        rows: the cells.
+        footer: lines below the table.
+        right: columns that are aligned on the right.
+        scores: columns that differ from run to run; in HTML their cells have the class `score`.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
     footer: Sequence[str] = ()
     right: tuple[int, ...] = ()
+    scores: tuple[int, ...] = ()
 
 
 class Shown:
     """A result that shows itself as the `Table` that its method `table` returns."""
 
     def __str__(self) -> str:
-        header, rows, footer, right = self.table()
+        header, rows, footer, right, _ = self.table()
         widths = [max(map(len, column)) for column in zip(header, *rows)]
         layout = [f"{'>' if i in right else '<'}{width}" for i, width in enumerate(widths)]
         lines = ["   ".join(map(format, row, layout)).rstrip() for row in [header, *rows]]
@@ -88,13 +114,29 @@ class Shown:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        header, rows, footer, right = self.table()
-        sides = ["right" if i in right else "left" for i in range(len(header))]
+        return html_table(self.table())
 
-        def line(cells: list[str], tag: str) -> str:
-            pairs = ((f"{tag} style='text-align:{s}'", escape(x)) for s, x in zip(sides, cells))
-            return f"<tr>{''.join(f'<{start}>{text}</{tag}>' for start, text in pairs)}</tr>"
 
-        body = "".join(line(row, "td") for row in rows)
-        foot = "".join(f"<div>{escape(text)}</div>" for text in footer)
-        return f"<table><thead>{line(header, 'th')}</thead><tbody>{body}</tbody></table>{foot}"
+def html_table(table: Table) -> str:
+    """Return the HTML of a table, as Jupyter shows it; texts are escaped."""
+    body = "".join(_html_row(table, row, head=False) for row in table.rows)
+    if not table.header:
+        return f"<table>{body}</table>{_html_footer(table)}"
+    head = _html_row(table, table.header, head=True)
+    inside = f"<thead>{head}</thead><tbody>{body}</tbody>"
+    return f"<table>{inside}</table>{_html_footer(table)}"
+
+
+def _html_row(table: Table, cells: Sequence[str], *, head: bool) -> str:
+    found = []
+    for column, text in enumerate(cells):
+        tag = "th" if head or (column == 0 and not table.header) else "td"
+        look = f"style='text-align:{'right' if column in table.right else 'left'}'"
+        if tag == "td" and column in table.scores:
+            look = "class='score'"
+        found.append(f"<{tag} {look}>{escape(text)}</{tag}>")
+    return f"<tr>{''.join(found)}</tr>"
+
+
+def _html_footer(table: Table) -> str:
+    return "".join(f"<div>{escape(text)}</div>" for text in table.footer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import platform
 import re
@@ -17,6 +16,7 @@ import torch
 
 from d2lperf._version import __version__
 from d2lperf.device import accelerator_type, in_use, num_gpus
+from d2lperf.formats import Table, html_table
 
 CGROUP = Path("/sys/fs/cgroup")
 RUNGS = "CPU", "one GPU", "several GPUs"
@@ -82,10 +82,7 @@ class Machine:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        left = "style='text-align:left'"
-        row = f"<tr><th {left}>{{}}</th><td {left}>{{}}</td></tr>"
-        rows = (row.format(name, html.escape(value)) for name, value in self._rows())
-        return f"<table>{''.join(rows)}</table>"
+        return html_table(Table(header=(), rows=self._rows()))
 
 
 def describe_machine() -> Machine:

@@ -1,38 +1,30 @@
-"""What limits a function on this machine: overhead, memory or arithmetic?
+"""The roofline: what an operation takes at the ceilings of a machine.
 
 An operation takes at least the longest of three times: the overhead of any operation; its bytes by
 the bandwidth of where they are; its FLOPs by the rate of matrix products of its dtype, or of
 convolutions (the roofline of S. Williams, A. Waterman, D. Patterson, *CACM* 52(4), 2009, and the
 overhead). These add up.
-What an operation does is counted by the rules of `d2lperf.counting`.
 """
 
 from __future__ import annotations
 
-import math
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, NamedTuple
 
 import torch
 
-from d2lperf.ceilings import CONVOLUTION, Ceilings, measure_ceilings
-from d2lperf.counting import Operation, OperationCounter
-from d2lperf.device import synchronize
-from d2lperf.formats import Shown, Table, format_value
-from d2lperf.measuring import Measurement, measure
-from d2lperf.measuring.sampling import Instruments, undisturbed
+from d2lperf.ceilings import CONVOLUTION, Ceilings
+from d2lperf.counting import Operation
+from d2lperf.counting.classes import PRODUCT
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import colours_of
 
-__all__ = ["Estimate", "Explanation", "Roofline", "explain"]
+__all__ = ["COMPUTE", "MEMORY", "OVERHEAD", "Estimate", "Roofline"]
 
 OVERHEAD, MEMORY, COMPUTE = "overhead", "memory", "compute"
-
-
-# ------------------------------------------------------------------------------------- roofline
+STANDARD = "float32"  # whose rate is taken where that of a dtype was not measured
 
 
 class Estimate(NamedTuple):
@@ -44,7 +36,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Roofline:
-    """Predicts times from measured ceilings, and draws them.
+    """Predicts times from ceilings, and draws them.
 
     >>> Roofline(Ceilings({"float32": 1e11}, {"triad": 1e10}, 2e-6)).predict(2e9, 12e6)
     Estimate(seconds=0.02, regime='compute')
@@ -59,6 +51,8 @@ class Roofline:
         dtype: torch.dtype | str = torch.float32,
         *,
         functions: float = 0.0,
+        activations: float = 0.0,
+        access: str = "",
     ) -> Estimate:
         """Return the time that one operation takes at the ceilings, and what it waits for.
 
@@ -70,19 +64,68 @@ class Roofline:
             dtype: of its numbers, or "convolution" for one in float32; the rate is that of products
                 in float32 where it was not measured.
             functions: evaluations of exp and the like.
+            activations: evaluations of GELU and the like; as functions where they have no ceiling.
+            access: "one row" (of a product with a vector) or "transposed" (of a copy): ways through
+                memory that have a bandwidth of their own.
+
+        Raises:
+            ValueError: there is no rate of this dtype, nor of float32 (in some data sheets).
         """
         made = self.ceilings
         if not isinstance(bytes, Mapping):
             bytes = {"cache" if bytes <= made.cache_bytes else "memory": bytes}
-        memory = made.bandwidth["triad"]
-        rate = made.flops.get(str(dtype).removeprefix("torch."), made.flops["float32"])
         times = {
             OVERHEAD: made.overhead_s,
-            MEMORY: sum(n / made.bandwidth.get(place, memory) for place, n in bytes.items()),
-            COMPUTE: flops / rate + (functions / made.functions if made.functions else 0),
+            MEMORY: sum(n / self.bandwidth(place, access) for place, n in bytes.items()),
+            COMPUTE: self._computing_s(flops, dtype, functions, activations),
         }
         regime = max(times, key=times.__getitem__)
         return Estimate(times[regime], regime)
+
+    def predict_operation(self, operation: Operation) -> Estimate:
+        """Return the estimate of an operation that was counted."""
+        key = rate_key(operation)
+        counts = operation.kind == PRODUCT or self.has_rate(key) or self.has_rate(STANDARD)
+        return self.predict(
+            operation.flops if counts else 0.0,  # a data sheet may have rates of products only
+            operation.bytes,
+            key,
+            functions=operation.functions,
+            activations=operation.activations,
+            access=operation.access,
+        )
+
+    def bandwidth(self, place: str, access: str = "") -> float:
+        """Return the bandwidth of a place in B/s; of memory where the place has none of its own."""
+        found = self.ceilings.bandwidth
+        return found.get(f"{place}, {access}", found.get(place, found["triad"]))
+
+    def has_rate(self, dtype: torch.dtype | str) -> bool:
+        """Whether the ceilings know the rate of products of a dtype."""
+        return _plain(dtype) in self.ceilings.flops
+
+    def rate(self, dtype: torch.dtype | str) -> float:
+        """Return FLOP/s of products of a dtype, or of float32 where it was not measured."""
+        rates = self.ceilings.flops
+        if _plain(dtype) not in rates and STANDARD not in rates:
+            known = ", ".join(rates)
+            raise ValueError(
+                f"a product in {_plain(dtype)} cannot be predicted for {self.ceilings.device}: its "
+                f"ceilings have rates for {known} only. Let the function compute in one of these."
+            )
+        return rates.get(_plain(dtype), rates.get(STANDARD, 0.0))
+
+    def _computing_s(
+        self, flops: float, dtype: torch.dtype | str, functions: float, activations: float
+    ) -> float:
+        made = self.ceilings
+        seconds = flops / self.rate(dtype) if flops else 0.0
+        if functions and made.functions:
+            seconds += functions / made.functions
+        activation_rate = made.activations or made.functions
+        if activations and activation_rate:
+            seconds += activations / activation_rate
+        return seconds
 
     def plot(self, points: Mapping[str, tuple[float, float, float]], ax: Any = None) -> Any:
         """Draw the ceilings of memory, cache and float32 with measured points; return the axes.
@@ -94,7 +137,7 @@ class Roofline:
             ax: where to draw; a new figure by default.
         """
         placed = {n: (f / b, f / s) for n, (f, b, s) in points.items() if min(f, b, s) > 0}
-        peak, found = self.ceilings.flops["float32"], self.ceilings.bandwidth
+        peak, found = self.rate(STANDARD), self.ceilings.bandwidth
         roofs = {"roof of memory": (found["triad"], "-")}
         if "cache" in found:
             roofs["roof of cache"] = found["cache"], "--"
@@ -113,180 +156,12 @@ class Roofline:
         return ax
 
 
-# ---------------------------------------------------------------------------------- explanation
-
-_HELP = {
-    OVERHEAD: "fewer and larger operations: a larger batch, torch.compile, on a GPU CUDA graphs",
-    "new memory": "results that reuse memory (out=, in place): here large ones get new pages",
-    "pointwise": "fusion (torch.compile): one pass over the data for several operations; bfloat16",
-    "product": "a larger batch: what a product reads then serves more rows; smaller numbers",
-    MEMORY: "fewer passes over the data; smaller numbers, such as bfloat16",
-    "functions": "cheaper functions, such as ReLU for GELU",
-    COMPUTE: "nothing, at this precision and with these FLOPs",
-}
+def rate_key(operation: Operation) -> torch.dtype | str:
+    """Return the key, in `Ceilings.flops`, of the rate that limits an operation."""
+    if "convolution" in operation.name and operation.dtype == torch.float32:
+        return CONVOLUTION
+    return operation.dtype
 
 
-@dataclass(frozen=True, repr=False)
-class Explanation(Shown):
-    """What a function does, what it should take at the ceilings, and what it takes.
-
-    Attributes:
-        flops: FLOPs of one call, without the operations that cannot be counted.
-        bytes: bytes that one call reads and writes.
-        predicted_s: seconds of one call: the sum over its operations.
-        measurement: of the function; None where it was not measured.
-        shares: regime -> share of the predicted seconds.
-        help: what would help.
-        uncounted: operations that cannot be counted: name -> share of the time of all operations.
-        operations: each with what the roofline predicts for it.
-        ceilings: by which it predicts.
-    """
-
-    flops: float
-    bytes: float
-    predicted_s: float
-    measurement: Measurement | None
-    shares: dict[str, float]
-    help: str
-    uncounted: dict[str, float]
-    operations: list[tuple[Operation, Estimate]]
-    ceilings: Ceilings
-
-    @property
-    def regime(self) -> str:
-        """What the function mostly waits for: "overhead", "memory" or "compute"."""
-        return max(self.shares, key=self.shares.__getitem__)
-
-    @property
-    def measured_s(self) -> float:
-        """Median seconds of one call; nan where it was not measured."""
-        return self.measurement.median_s if self.measurement else math.nan
-
-    @property
-    def point(self) -> tuple[float, float, float]:
-        """FLOPs, bytes and seconds (predicted ones where not measured), for `Roofline.plot`."""
-        return self.flops, self.bytes, self.measured_s if self.measurement else self.predicted_s
-
-    def table(self) -> Table:
-        """Return what is shown: the costliest kinds of operations, what limits and what helps."""
-        spent_s, rows = sum(op.seconds for op, _ in self.operations), []
-        for name in dict.fromkeys(op.name for op, _ in self.operations):
-            ops, estimates = zip(*(pair for pair in self.operations if pair[0].name == name))
-            seconds, share = (
-                sum(e.seconds for e in estimates),
-                sum(o.seconds for o in ops) / (spent_s or 1),
-            )
-            flops = math.nan if name in self.uncounted else float(sum(o.flops for o in ops))
-            size = float(sum(sum(o.bytes.values()) for o in ops))
-            values = ((flops, "FLOP"), (size, "B"), (seconds, "s"))
-            cells = [name, str(len(ops)), *(format_value(v, unit) for v, unit in values)]
-            cells += [f"{share:.0%}", max(estimates).regime]
-            rows.append((max(seconds / self.predicted_s, share), cells))
-        rows.sort(reverse=True)
-        work = f"{format_value(self.flops, 'FLOP')}, {format_value(self.bytes, 'B')}"
-        shares = ", ".join(f"{name} {share:.0%}" for name, share in self.shares.items())
-        foot = [f"and {len(rows) - 8} more kinds"] * (len(rows) > 8)
-        foot += [f"one call: {len(self.operations)} operations, {work}"]
-        foot += [f"limit: {self.regime} (of the predicted time: {shares})"]
-        foot += [f"predicted: {format_value(self.predicted_s, 's')}"]
-        if self.measurement:
-            times = self.measured_s / self.predicted_s
-            foot += [f"measured: {format_value(self.measured_s, 's')}, {times:.2g} times as much"]
-            least_s = min(self.measurement.samples_s)
-            if least_s > max(2 * self.predicted_s, 1.5 * spent_s):
-                outside = 1 - spent_s / least_s
-                foot += [f"outside of torch's operations: {outside:.0%} of the time"]
-        foot += [f"not counted: {name}, {s:.0%} of the time" for name, s in self.uncounted.items()]
-        header = ["", "calls", "FLOPs", "bytes", "predicted", "share of time", "limit"]
-        cells = [cells for _, cells in rows[:8]]
-        return Table(header, cells, [*foot, f"what would help: {self.help}"], right=(1, 2, 3, 4, 5))
-
-    def plot(self, ax: Any = None) -> Any:
-        """Draw the function and its four longest operations in a roofline; return the axes."""
-        longest = sorted((op for op, _ in self.operations), key=lambda op: -op.seconds)[:4]
-        points = {op.name: (op.flops, sum(op.bytes.values()), op.seconds) for op in longest}
-        return Roofline(self.ceilings).plot({"all": self.point, **points}, ax)
-
-
-def explain(
-    fn: Callable[[], Any], *, ceilings: Ceilings | None = None, measured: bool = True,
-    instruments: Instruments | None = None,
-) -> Explanation:  # fmt: skip
-    """Tell what limits a function: its work, predicted and measured time, and what would help.
-
-    Work is counted by the rules of `d2lperf.counting`; all of it is taken to run on the device of
-    the ceilings. The time differs from the prediction where a kernel stays below the ceilings, or
-    where Python or other libraries compute.
-
-    Args:
-        fn: called without arguments, several times: a forward pass, a training step.
-        ceilings: of the device; by default those that `measure_ceilings` finds.
-        measured: also measure the time; if not, the function runs twice.
-        instruments: clock and synchronisation, for tests.
-
-    Raises:
-        ValueError: `fn` runs no operation of torch.
-        BaseException: what `fn` raises.
-
-    >>> made = Ceilings({"float32": 1e11}, {"triad": 1e10}, 2e-6)
-    >>> x = torch.ones(512, 512)
-    >>> explain(lambda: x @ x, ceilings=made, measured=False).regime
-    'compute'
-    """
-    measurement = measure(fn, instruments=instruments) if measured else None
-    given = instruments or Instruments()
-    wait = synchronize if given.synchronize == "auto" else given.synchronize or (lambda: None)
-    with undisturbed(), OperationCounter(given.clock, wait) as counter:
-        fn()
-    if not counter.operations:
-        raise ValueError("explain ran the function, but it used no operation of torch.")
-    ceilings = ceilings or measure_ceilings(counter.device)
-    counter.operations, counter.cache_bytes = [], ceilings.cache_bytes
-    with undisturbed(), counter:
-        fn()
-    ops, predict = counter.operations, Roofline(ceilings).predict
-    pairs = [(o, predict(o.flops, o.bytes, _rate_key(o), functions=o.functions)) for o in ops]
-    total_s, spent_s = sum(e.seconds for _, e in pairs), sum(o.seconds for o in ops) or 1.0
-    shares, uncounted = dict.fromkeys((OVERHEAD, MEMORY, COMPUTE), 0.0), Counter()
-    for op, (seconds, regime) in pairs:
-        shares[regime] += seconds / total_s
-        uncounted.update({op.name: op.seconds / spent_s} if op.kind == "unknown" else {})
-    help = _help(pairs, max(shares, key=shares.__getitem__), uncounted, ceilings.flops)
-    if measurement and measurement.median_s < total_s / 2:
-        help = "nothing: it is faster than predicted (compiled code, or a nearer cache)"
-    return Explanation(
-        flops=sum(op.flops for op in ops),
-        bytes=sum(sum(op.bytes.values()) for op in ops),
-        predicted_s=total_s,
-        measurement=measurement,
-        shares=shares,
-        help=help,
-        uncounted=dict(uncounted),
-        operations=pairs,
-        ceilings=ceilings,
-    )
-
-
-def _rate_key(op: Operation) -> torch.dtype | str:
-    """The key, in `Ceilings.flops`, of the rate that limits an operation."""
-    return CONVOLUTION if "convolution" in op.name and op.dtype == torch.float32 else op.dtype
-
-
-def _help(pairs: list, regime: str, uncounted: Counter, rates: dict[str, float]) -> str:
-    """What helps against most of the time that is predicted in the regime."""
-    if sum(uncounted.values()) > 0.5:
-        return f"not known: nobody counts the work of {uncounted.most_common(1)[0][0]}"
-    rates, seconds = {CONVOLUTION: rates["float32"], **rates}, Counter()
-    for op, estimate in pairs:
-        key = regime
-        if regime == MEMORY:
-            key = "new memory" if "new memory" in op.bytes else op.kind
-        elif regime == COMPUTE:
-            key = "functions" if op.functions else str(_rate_key(op)).removeprefix("torch.")
-        seconds[key] += estimate.seconds * (estimate.regime == regime)
-    key = seconds.most_common(1)[0][0]
-    best = max(rates, key=lambda name: rates[name] * (name not in ("int8", CONVOLUTION)))
-    gain = rates[best] / rates.get(key, math.inf)
-    if gain > 1.2:
-        return f"lower precision: products in {best} are {gain:.1f} times as fast here"
-    return _HELP.get(key, _HELP[regime])
+def _plain(dtype: torch.dtype | str) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -53,7 +53,9 @@ if getattr(importlib.util.find_spec("d2lperf"), "origin", None) is None:
             "d2lperf is not here. Open this notebook inside a clone of its repository, or set the "
             "environment variable D2LPERF_REPO to what pip can install (a folder or git+https://...)"
             " and run this cell again."
-        )"""
+        )
+# Before torch: it keeps messages about torch's installation out of the outputs.
+_ = importlib.import_module("d2lperf")"""
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}
 
 PYTHON = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}

@@ -1,6 +1,7 @@
 """Train a ResNet-18 on digits (torchrun --standalone --nproc-per-node=2 train_ddp.py)."""
 
 import os
+from contextlib import suppress
 from itertools import pairwise
 
 import torch
@@ -50,12 +51,14 @@ def digits():
 
 
 def main():
+    device, backend = torch.device("cpu"), "gloo"
     if torch.accelerator.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):
-        torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
-        device = torch.accelerator.current_accelerator()
-    else:
-        device = torch.device("cpu")
-    dist.init_process_group(dist.get_default_backend_for_device(device))
+        accelerator = torch.accelerator.current_accelerator()
+        with suppress(ValueError):  # not every kind of device has a backend of its own
+            backend = dist.get_default_backend_for_device(accelerator)
+            torch.accelerator.set_device_index(int(os.environ["LOCAL_RANK"]))
+            device = accelerator
+    dist.init_process_group(backend)
     rank, world = dist.get_rank(), dist.get_world_size()
 
     train, test = digits()

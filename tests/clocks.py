@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import random
 
-from d2lperf.measuring.sampling import Instruments
+from d2lperf.measuring.instruments import Instruments, using
+
+
+def with_tools(tools, fn, *args, **options):
+    """What a function returns that measures with these instruments."""
+    with using(tools):
+        return fn(*args, **options)
 
 
 class FakeClock:
@@ -13,6 +19,7 @@ class FakeClock:
     def __init__(self):
         self.now = 0.0
         self.cpu_share = 1.0
+        self.others = 0.0  # cores that other processes keep busy
 
     def __call__(self) -> float:
         return self.now
@@ -22,8 +29,15 @@ class FakeClock:
         return self.now * self.cpu_share
 
     def instruments(self, seed=0, **others) -> Instruments:
-        """What measure and compare take: this clock, no device, orders drawn from a seed."""
-        given = {"clock": self, "cpu_clock": self.cpu, "synchronize": None}
+        """What measuring uses: this clock, no device, two cores, orders drawn from a seed."""
+        given = {
+            "clock": self,
+            "cpu_clock": self.cpu,
+            "thread_clock": self,
+            "others_clock": lambda: self.now * self.others,
+            "synchronize": None,
+            "system_cores": lambda: 2,
+        }
         return Instruments(**{**given, "rng": random.Random(seed), **others})
 
     def work(self, seconds, *, noise=0.0, seed=0, first=(), result=None):

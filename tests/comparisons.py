@@ -3,7 +3,7 @@
 import random
 
 from d2lperf.measuring.results import Comparison
-from d2lperf.measuring.verdict import Rounds
+from d2lperf.measuring.rounds import Rounds
 
 
 def made(times, *, n=24, noise=0.004, seed=0, discarded=(), before_s=0.05, slow=None, **options):

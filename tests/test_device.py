@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
 import toy_device
 from fresh import run_fresh
 
@@ -79,13 +80,35 @@ def test_only_devices_in_use_are_waited_for(accelerators, monkeypatch):
     assert [d.index for d in waited] == [0, 2, 0, 2]
 
 
-def test_all_devices_of_another_kind_are_waited_for(accelerators, monkeypatch):
-    accelerators(2, "xpu")
-    waited = []
-    monkeypatch.setattr(torch.accelerator, "synchronize", waited.append)
+@pytest.fixture
+def waited(accelerators, monkeypatch):
+    """Pretend that there are three devices of another kind; the indices that are waited for."""
+    accelerators(3, "xpu")
+    found = []
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda device: found.append(device.index))
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 1)
     monkeypatch.setattr(torch.xpu, "is_initialized", lambda: True)
+    return found
+
+
+def test_devices_of_another_kind_are_waited_for_where_memory_is_in_use(waited, monkeypatch):
+    reserved = {0: 0, 1: 64, 2: 4096}
+    name = "memory_reserved"
+    monkeypatch.setattr(torch.accelerator, name, lambda d: reserved[d.index], raising=False)
     device.synchronize()
-    assert waited == [torch.device("xpu:0"), torch.device("xpu:1")]
+    assert waited == [1, 2]
+
+
+@pytest.mark.parametrize(("rank", "found"), [(False, [0, 1, 2]), (True, [1])])
+def test_a_rank_waits_for_its_own_device_where_nobody_tells(waited, monkeypatch, rank, found):
+    def refuse(device):
+        raise RuntimeError("not for this kind of device")
+
+    for module in (torch.accelerator, torch.xpu):
+        monkeypatch.setattr(module, "memory_reserved", refuse, raising=False)
+    monkeypatch.setattr(dist, "is_initialized", lambda: rank)
+    device.synchronize()
+    assert waited == found
 
 
 def test_a_device_that_was_never_touched_is_left_alone(accelerators, monkeypatch):

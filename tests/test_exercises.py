@@ -19,7 +19,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from d2lperf.exercises import Feedback
+from d2lperf.exercises import Feedback, show
+from d2lperf.exercises.values import as_list, as_number
 
 ROOT = Path(__file__).parents[1]
 FENCE = re.compile(r"^```python\n(.*?)^```", re.M | re.S)
@@ -115,6 +116,38 @@ def why_not_found_out(got, raises=None):
     return "" if got.message.strip() else "no reason was given"
 
 
+def handed_over(exercise, source, message):
+    """Numbers of the right result that a message tells: after the call and what it gave.
+
+    A call with arguments that are not written as Python, such as a timeline, is not looked at.
+    """
+    call = re.search(r"\b(\w+\(.*\)) gave ", message)
+    found = result_of(exercise, source, call[1]) if call else None
+    if found is None or not message[call.end() :].startswith(show(found)):
+        return set()
+    rest = message[call.end() + len(show(found)) :]
+    said = re.findall(r"\d[\d,]*\.?\d*(?:e-?\d+)?", rest)
+    right = numbers_in(result_of(exercise, exercise.answer, call[1]))
+    return {float(text.replace(",", "")) for text in said} & (right - numbers_in(found))
+
+
+def result_of(exercise, source, call):
+    """What a call gives after setup and this source; None where it cannot be repeated."""
+    namespace = {"__name__": "__main__"}
+    for part, code in [("setup", exercise.setup), ("source", source)]:
+        run(code, namespace, f"<{exercise} {part}>")
+    try:
+        return eval(call, namespace)
+    except Exception:
+        return None
+
+
+def numbers_in(value):
+    """The numbers of a result, also those of a pair or a list."""
+    values = [value] if as_list(value) is None else as_list(value)
+    return {float(number) for number in map(as_number, values) if number is not None}
+
+
 EXERCISES = [
     exercise
     for path in sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -176,12 +209,23 @@ def test_other_right_answer_passes(exercise, source):
 
 @pytest.mark.parametrize("exercise, raises, source", WRONG_ANSWERS)
 def test_wrong_answer_fails_with_a_reason(exercise, raises, source):
-    problem = why_not_found_out(feedback(exercise, source), raises)
+    got = feedback(exercise, source)
+    problem = why_not_found_out(got, raises)
     assert not problem, f"{problem}:\n{source}"
+    assert not handed_over(exercise, source, got.message), got
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=str)
-def test_has_two_wrong_answers(exercise):
+def test_has_two_other_right_answers(exercise):
+    right = ALSO_RIGHT.get(exercise.notebook, {}).get(exercise.name, [])
+    assert len({source.strip() for source in right} - {exercise.answer.strip()}) >= 2, (
+        f"tests/wrong_answers/{exercise.notebook}.py needs two right answers in other styles for "
+        f"{exercise.name!r}; found {len(right)}"
+    )
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=str)
+def test_has_four_wrong_answers(exercise):
     wrong = [
         source.strip()
         for raises, source in map(
@@ -189,8 +233,8 @@ def test_has_two_wrong_answers(exercise):
         )
         if raises is None
     ]
-    assert len(set(wrong)) >= 2, (
-        f"tests/wrong_answers/{exercise.notebook}.py needs two different wrong answers "
+    assert len(set(wrong)) >= 4, (
+        f"tests/wrong_answers/{exercise.notebook}.py needs four different wrong answers "
         f"for {exercise.name!r} that do not just crash; found {len(set(wrong))}"
     )
 
@@ -273,6 +317,25 @@ def test_harness_tells_a_crash_from_a_reason(source, raises, problem):
     odd = "class Odd:\n    def __eq__(self, other):\n        return 1 / 0\n"
     got = why_not_found_out(feedback(exercise(), odd + source), raises)
     assert re.search(problem, got) if problem else not got, got
+
+
+CALLED = ANSWER.replace("per_call = 6 / 3", "def per_call(n):\n    return 6 / n")
+
+
+@pytest.mark.parametrize(
+    "message, numbers",
+    [
+        ("per_call(3) gave 6, not 2.0", {2.0}),
+        ("per_call(3) gave 6; 2 calls of 3 s", {2.0}),
+        ("per_call(3) gave 6, which is too large", set()),
+        ("per_call(2) gave 6, which is not 6 / 2", set()),
+        ("for 3 calls the time is 2", set()),  # tells of no call
+        ("per_call(...) gave 6, not 2", set()),  # cannot be repeated
+    ],
+)
+def test_harness_sees_a_number_that_is_handed_over(message, numbers):
+    source = "def per_call(n):\n    return 6"
+    assert handed_over(exercise(answer=CALLED), source, message) == numbers
 
 
 def test_harness_reads_both_forms_of_an_entry():

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from d2lperf.formats import format_ratio, format_seconds, format_value
+from d2lperf.formats import Table, format_ratio, format_seconds, format_value, html_table
 
 
 @pytest.mark.parametrize(
@@ -63,3 +63,17 @@ def test_ratios_keep_their_digits(ratio, text):
 )
 def test_values_are_written_in_their_unit(value, unit, text):
     assert format_value(value, unit) == text
+
+
+def test_one_renderer_serves_tables_cards_and_scores():
+    left = "style='text-align:left'"
+    card = html_table(Table((), [["cores", "<2>"]]))
+    assert card == f"<table><tr><th {left}>cores</th><td {left}>&lt;2&gt;</td></tr></table>"
+    table = Table(["name", "time"], [["a", "1 s"]], ["a & b"], right=(1,))
+    assert html_table(table) == (
+        f"<table><thead><tr><th {left}>name</th><th style='text-align:right'>time</th></tr></thead>"
+        f"<tbody><tr><td {left}>a</td><td style='text-align:right'>1 s</td></tr></tbody></table>"
+        "<div>a &amp; b</div>"
+    )
+    scored = html_table(Table(["prediction", "measured"], [["rows", "1.9"]], scores=(1,)))
+    assert f"<td {left}>rows</td><td class='score'>1.9</td>" in scored

@@ -10,7 +10,7 @@ from fresh import run_fresh
 import d2lperf
 
 HEAVY = ["matplotlib", "pandas", "IPython", "d2l", "sklearn", "torchvision", "scipy", "networkx"]
-HEAVY += ["cloudpickle", "psutil", "tqdm", "requests", "pooch"]
+HEAVY += ["psutil", "tqdm", "requests", "pooch"]
 
 
 def run(code: str) -> str:
@@ -28,7 +28,7 @@ before = set(sys.modules)
 import d2lperf
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
-    assert json.loads(run(code)) == ["d2lperf", "d2lperf._version"]
+    assert json.loads(run(code)) == ["d2lperf", "d2lperf._messages", "d2lperf._version"]
 
 
 def test_what_every_notebook_imports_loads_nothing_heavy():
@@ -48,8 +48,18 @@ def test_timelines_do_not_load_what_times_and_judges():
     code = "import sys, d2lperf.timeline"
     loaded = run(f"{code}; print(*sorted(m for m in sys.modules if m.startswith('d2lperf.')))")
     assert loaded.split() == [
-        *("d2lperf._version", "d2lperf.device", "d2lperf.formats", "d2lperf.timeline"),
-        *(f"d2lperf.timeline.{part}" for part in ("intervals", "record", "timeline")),
+        *(
+            "d2lperf._compat",
+            "d2lperf._messages",
+            "d2lperf._version",
+            "d2lperf.device",
+            "d2lperf.formats",
+            "d2lperf.timeline",
+        ),
+        *(
+            f"d2lperf.timeline.{part}"
+            for part in ("intervals", "lanes", "record", "summary", "timeline")
+        ),
     ]
 
 

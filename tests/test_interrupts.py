@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from d2lperf import compare, measure
-from d2lperf.measuring.sampling import Instruments
+from d2lperf.measuring.instruments import Instruments, using
 
 posix = pytest.mark.skipif(os.name != "posix", reason="sends itself a signal as POSIX knows it")
 
@@ -71,6 +71,7 @@ def test_an_isolated_comparison_is_ended_with_its_workers(tmp_path):
 def test_a_clock_that_stands_still_is_told(run):
     still = Instruments(clock=lambda: 0.0, cpu_clock=lambda: 0.0, synchronize=None)
     before = settings()
-    with pytest.raises(RuntimeError, match=r"was called \d+ times.*\n?.*loop inside"):
-        run(int, instruments=still)
+    told = pytest.raises(RuntimeError, match=r"was called \d+ times.*\n?.*loop inside")
+    with using(still), told:
+        run(int)
     assert settings() == before

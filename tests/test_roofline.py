@@ -4,12 +4,12 @@ from dataclasses import replace
 import matplotlib
 import pytest
 import torch
-from clocks import FakeClock
+from clocks import FakeClock, with_tools
 from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
-from d2lperf import Ceilings, Roofline, ceilings, explain, measure_ceilings
+from d2lperf import Ceilings, Roofline, explain
 
 matplotlib.use("Agg")
 
@@ -91,6 +91,17 @@ def test_the_regime_follows_the_ceilings():
 
 
 # ------------------------------------------------------------------------------------- counting
+
+
+def slow_clock():
+    """Seconds that pass only when somebody looks: 0.05 between two looks."""
+    clock = FakeClock()
+
+    def look():
+        clock.now += 0.05
+        return clock.now
+
+    return clock.instruments(clock=look)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +190,7 @@ def test_large_results_are_new_memory():
 
 def test_what_cannot_be_counted_is_named():
     values = torch.rand(200_000)
-    found = explain(values.sort, ceilings=MADE, measured=False, instruments=slow_clock())
+    found = with_tools(slow_clock(), explain, values.sort, ceilings=MADE, measured=False)
     assert found.uncounted == {"sort": 1}
     assert found.help == "not known: nobody counts the work of sort"
     assert "not counted: sort, 100% of the time" in str(found)
@@ -216,14 +227,14 @@ def test_predicted_and_measured_time():
         sleep()
         return X + X
 
-    found = explain(fn, ceilings=MADE, instruments=clock.instruments())
+    found = with_tools(clock.instruments(), explain, fn, ceilings=MADE)
     assert found.measured_s == pytest.approx(0.004)
     assert found.predicted_s == MADE.overhead_s
     assert found.point == (4096, 3 * N - N, found.measured_s)
     text = str(found)
     assert "measured: 4.00 ms, 2e+03 times as much" in text
     assert "outside of torch's operations: 100% of the time" in text
-    assert "limit: overhead" in text
+    assert "limit: outside of torch (100% of the time)" in text
     assert "<table>" in found._repr_html_()
     assert "measured" not in str(counted(fn))
     assert math.isnan(counted(fn).measured_s)
@@ -232,7 +243,7 @@ def test_predicted_and_measured_time():
 def test_what_is_faster_than_predicted_needs_no_help():
     clock = FakeClock()
     sleep = clock.work(1e-7)
-    found = explain(lambda: X + (sleep() or X), ceilings=MADE, instruments=clock.instruments())
+    found = with_tools(clock.instruments(), explain, lambda: X + (sleep() or X), ceilings=MADE)
     assert found.help.startswith("nothing: it is faster than predicted")
 
 
@@ -294,108 +305,3 @@ def test_figures():
     assert (*curve.get_xdata(), *curve.get_ydata()) == pytest.approx((1e3, 5e10))
     assert counted(lambda: X @ X).plot(ax=ax) is ax
     matplotlib.pyplot.close("all")
-
-
-# -------------------------------------------------------------------------------------- ceilings
-
-
-def slow_clock():
-    """Seconds that pass only when somebody looks: 0.05 between two looks."""
-    clock = FakeClock()
-
-    def look():
-        clock.now += 0.05
-        return clock.now
-
-    return clock.instruments(clock=look)
-
-
-def test_ceilings_follow_from_the_clock(monkeypatch, tmp_path):
-    monkeypatch.setattr(ceilings, "CACHES", tmp_path)
-    found = measure_ceilings("cpu", instruments=slow_clock())
-    assert found.flops["float32"] == pytest.approx(2 * 256**3 / 0.05)
-    assert found.flops["convolution"] == pytest.approx(2 * (2 * 128 * 26**2) * 128 * 9 / 0.05)
-    assert found.bandwidth["triad"] == pytest.approx(1.5 * found.bandwidth["copy"])
-    assert found.overhead_s == pytest.approx(0.05)
-    assert "cache" not in found.bandwidth
-    assert found.cache_bytes == 0
-    assert any("of unknown size" in note for note in found.notes)
-    assert found.elapsed_s < 15
-    assert len(found.samples["triad"]) >= 1
-    text = str(found)
-    assert "matrix products, float32" in text
-    assert "convolutions, float32" in text
-    assert "caches: unknown" in text
-
-    found.save(tmp_path / "ceilings.json")
-    assert Ceilings.load(tmp_path / "ceilings.json") == found
-
-
-def test_convolutions_get_more_images_as_long_as_they_are_fast():
-    tried, times = [], iter((1e-3, 1e-2, 3e-2))
-
-    def add(name, flops, call):
-        tried.append(flops)
-        return next(times)
-
-    ceilings._add_convolutions(torch.device("cpu"), add, [])
-    assert [flops / tried[0] for flops in tried] == [1, 4, 16]
-
-
-def test_a_device_without_convolutions_is_measured():
-    def add(name, flops, call):
-        raise RuntimeError("no kernel\nfor this")
-
-    notes = []
-    ceilings._add_convolutions(torch.device("cpu"), add, notes)
-    assert notes == ["no convolutions: no kernel"]
-
-
-def test_a_busy_machine_is_noticed(monkeypatch):
-    # On a clock that counts looks, the small arrays of the cache get as much time as large ones.
-    monkeypatch.setattr(ceilings, "cache_sizes", lambda: {"L3": 8 * MIB})
-    found = measure_ceilings("cpu", instruments=slow_clock())
-    assert found.bandwidth["cache"] < found.bandwidth["triad"]
-    assert "busy" in str(found)
-
-
-def test_ceilings_are_measured_once_in_a_session(monkeypatch):
-    monkeypatch.setattr(ceilings, "SAMPLING_S", 0.0)
-    monkeypatch.setattr(ceilings, "_session", {})
-    found = measure_ceilings("cpu")
-    assert measure_ceilings("cpu") is found
-    assert all(rate > 0 for rate in (*found.flops.values(), *found.bandwidth.values()))
-    assert found.overhead_s > 0
-    assert found.functions > 0
-
-
-def test_a_device_that_is_not_there():
-    with pytest.raises(RuntimeError):
-        measure_ceilings("nothing")
-
-
-def test_cache_sizes(monkeypatch, tmp_path):
-    for i, (level, kind, size) in enumerate(
-        [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2M")]
-    ):
-        folder = tmp_path / f"index{i}"
-        folder.mkdir()
-        for name, text in (("level", level), ("type", kind), ("size", size)):
-            (folder / name).write_text(f"{text}\n")
-    monkeypatch.setattr(ceilings, "CACHES", tmp_path)
-    monkeypatch.setattr(ceilings.platform, "system", lambda: "Linux")
-    assert ceilings.cache_sizes() == {"L1": 48 * 1024, "L2": 2 * MIB}
-    monkeypatch.setattr(ceilings, "CACHES", tmp_path / "nothing")
-    assert ceilings.cache_sizes() == {}
-
-
-def test_cache_sizes_on_a_mac(monkeypatch, tmp_path):
-    told = {"hw.l1dcachesize": "65536\n", "hw.l2cachesize": "4194304\n"}
-
-    def sysctl(command, **options):
-        return ceilings.subprocess.CompletedProcess(command, 0, stdout=told.get(command[-1], ""))
-
-    monkeypatch.setattr(ceilings, "CACHES", tmp_path)
-    monkeypatch.setattr(ceilings.platform, "system", lambda: "Darwin")
-    monkeypatch.setattr(ceilings.subprocess, "run", sysctl)
-    assert ceilings.cache_sizes() == {"L1": 65536, "L2": 4 * MIB}

@@ -40,15 +40,15 @@ SWEEP = """\
    10   eager           100 µs   1 (baseline)
    10   scripted       80.2 µs   0.800 [0.798, 0.802]            faster
 1,000   eager           100 µs   1 (baseline)
-1,000   scripted        100 µs   1.003 [1.000, 1.005]            no measurable difference
+1,000   scripted        100 µs   1.003 [1.000, 1.005]            no difference above 1 %
 95 % intervals; 0.75 s in all
 The ratio leaves out disturbed calls, so it may differ from the ratio of the medians.
-no measurable difference (scripted): within 0.5 % (rows 1,000)
+not decided (scripted): the interval is wide (rows 1,000)
 """
 SWEEP_ON_ANOTHER_MACHINE = (
     SWEEP.replace("1.003 [1.000, 1.005] ", "0.903 [0.900, 0.905] ")
-    .replace("no measurable difference\n", "faster\n")
-    .replace("no measurable difference (scripted): within 0.5 % (rows 1,000)\n", "")
+    .replace("no difference above 1 %\n", "faster\n")
+    .replace("not decided (scripted): the interval is wide (rows 1,000)\n", "")
 )
 SCORE = "8 rows against 1 row: predicted 1.00, measured 1.89 [1.84, 1.95], off by a factor of 1.9"
 SCORE_HTML = (
@@ -58,7 +58,7 @@ SCORE_HTML = (
 
 SAME = {
     "table": (TABLE, TABLE_ON_A_BUSY_MACHINE),
-    "html": (HTML, HTML.replace("28.2 µs", "1.3 ms").replace("faster", "no measurable difference")),
+    "html": (HTML, HTML.replace("28.2 µs", "1.3 ms").replace("faster", "no difference above 2 %")),
     "html with style": (
         '0.760 [0.752, 0.768]</td>\n  <td style="text-align: left">faster</td>',
         '1.160 [1.152, 1.268]</td>\n  <td style="text-align: left">slower</td>',
@@ -81,7 +81,7 @@ SAME = {
     "no ratio": ("<td>unknown</td>", "<td>0.981 [unknown]</td>"),
     "claim": (
         "claim borne out: scripted is faster than eager (time ratio 0.760 [0.752, 0.768])",
-        "claim not decided here: scripted is faster than eager (time ratio 1.000 [0.952, 1.068])",
+        "claim open here: scripted is faster than eager (time ratio 1.000 [0.952, 1.068])",
     ),
     "verdict in brackets": ("faster (0.760 [0.752, 0.768])", "slower (1.76 [1.72, 1.78])"),
     "rounds": (
@@ -120,11 +120,11 @@ SAME = {
     ),
     "claim with a reason": (
         "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
-        "claim not decided here: a is faster than b (time ratio 1.000 [unknown]; too (very) few)",
+        "claim open here: a is faster than b (time ratio 1.000 [unknown]; too (very) few)",
     ),
     "claim without a round": (
         "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
-        "claim not decided here: a is faster than b (time ratio unknown; the budget is too small)",
+        "claim open here: a is faster than b (time ratio unknown; the budget is too small)",
     ),
     "one ratio": (
         "scripted against eager: 0.760 [0.752, 0.768] faster",
@@ -132,7 +132,7 @@ SAME = {
     ),
     "one ratio with a reason": (
         "scripted against eager: 0.981 [unknown] not decided (2 rounds are needed)\n3 kernels",
-        "scripted against eager: 0.991 [0.98, 1.01] no measurable difference (1 %)\n3 kernels",
+        "scripted against eager: 0.991 [0.98, 1.01] no difference above 1 %\n3 kernels",
     ),
     "samples of a measurement": (
         "  samples     35 of 1024 calls each",

@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 import torch
+import toy_device
 from fresh import torchrun
 from nodes import ADDRESSES, end, skip_without_nodes, two_nodes
 
@@ -93,6 +94,26 @@ def test_it_learns_and_what_it_prints_is_what_it_saves(script, trained):
     assert len(saved) == 2 and saved[-1] == pytest.approx(right / total)
     assert saved[-1] > 0.7, "guessing gets a tenth right"
     assert {path.name for path in folder.iterdir()} - {"__pycache__"} == {script.name, "digits.pt"}
+
+
+TOYS = """
+import runpy, sys
+sys.path.insert(0, {tests!r})
+import toy_device
+toy_device.install(2)
+runpy.run_path({script!r}, run_name="__main__")
+"""
+
+
+@pytest.mark.skipif(not toy_device.supported(), reason="this torch has no hooks in Python")
+def test_devices_without_a_backend_of_their_own_leave_it_to_the_cpu(trained, tmp_path):
+    folder, printed = trained(DDP)
+    wrapper = tmp_path / "with_toys.py"
+    program = TOYS.format(tests=str(Path(__file__).parent), script=str(folder / DDP.name))
+    wrapper.write_text(program, encoding="utf-8")
+    done = torchrun("--standalone", "--nproc-per-node=2", wrapper, cwd=tmp_path, **ONE_THREAD)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == printed
 
 
 def test_two_nodes_train_as_two_processes_of_one_machine_do(trained, tmp_path):

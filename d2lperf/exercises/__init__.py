@@ -5,7 +5,9 @@ A notebook imports its module and ends a cell with a call that shows a `Feedback
     from d2lperf.exercises import nb01
     nb01.check_ratio(my_ratio)
 
-A checker never raises because of the learner's code and never depends on the machine's speed.
+A checker never raises because of the learner's code and never depends on the machine's speed. Its
+messages show the input, what came back and what is wrong in it, but not the right result. Numbers,
+pairs and lists are read by d2lperf/exercises/values.py, so that their type does not matter.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Feedback", "call_text", "checker", "failed", "not_attempted", "passed", "show"]
+__all__ = ["Feedback", "call_text", "checker", "failed", "gave", "not_attempted", "passed", "show"]
 
 # Sign and colour (of Okabe and Ito, distinguishable for everyone) of each status.
 _SIGNS = {
@@ -171,6 +173,21 @@ def call_text(function: Callable, *args: Any, **kwargs: Any) -> str:
     """
     inside = [show(a) for a in args] + [f"{name}={show(a)}" for name, a in kwargs.items()]
     return f"{getattr(function, '__name__', type(function).__name__)}({', '.join(inside)})"
+
+
+def gave(found: Any, function: Callable, *args: Any, **kwargs: Any) -> str:
+    """Return a call and its result, as the beginning of a message.
+
+    Args:
+        found: what the call returned.
+        function: the learner's function.
+        *args: its arguments.
+        **kwargs: its arguments by name.
+
+    >>> gave(3, max, [3, 1], default=0)
+    'max([3, 1], default=0) gave 3'
+    """
+    return f"{call_text(function, *args, **kwargs)} gave {show(found)}"
 
 
 def _told(error: Exception, check: Callable) -> str:

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 from torch import fx, nn
 
-from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
+from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
+from d2lperf.exercises.values import as_list, as_number, close, off
 
 __all__ = [
     "OUTCOMES",
@@ -47,14 +48,20 @@ def _fresh_compiler():
 
 
 class _Counting:
-    """A backend that runs graphs as they are and counts them."""
+    """A backend that runs graphs as they are; counts them and how often one of them runs."""
 
     def __init__(self):
         self.graphs: list[fx.GraphModule] = []
+        self.runs = 0
 
     def __call__(self, graph: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable:
         self.graphs.append(graph)
-        return graph.forward
+
+        def run(*inputs: Any) -> Any:
+            self.runs += 1
+            return graph.forward(*inputs)
+
+        return run
 
 
 def _same(found: Any, wanted: torch.Tensor) -> bool:
@@ -229,7 +236,10 @@ def check_branch(flip_whole: Callable[[torch.Tensor], torch.Tensor]) -> Feedback
         found = flip_whole(x.clone())
         if not _same(found, right):
             told = found.tolist() if isinstance(found, torch.Tensor) else show(found)
-            return failed(f"for {x.tolist()} the result must be {right.tolist()}, not {told}")
+            return failed(
+                f"flip_whole({x.tolist()}) gave {told}; the sum is {x.sum().item():g}, and flip "
+                "decides by the sum alone, for all entries"
+            )
     with _fresh_compiler():
         whole = torch.compile(flip_whole, backend="eager", fullgraph=True)
         try:
@@ -284,14 +294,14 @@ def check_bytes_moved(bytes_moved: Callable[[list, int], tuple[int, int]]) -> Fe
     for what, operations in _CHAINS.items():
         for nbytes in (1, 4_000_000):
             found = bytes_moved([(n, list(i)) for n, i in operations], nbytes)
-            if not isinstance(found, tuple) or len(found) != 2:
-                return failed(f"wanted is a pair (unfused, fused), but got {show(found)}")
-            for kind, one, right in zip(("unfused", "fused"), found, _moved(operations, nbytes)):
-                if one != right:
-                    return failed(
-                        f"{what}, {kind}, vectors of {nbytes} bytes: {show(one)} is "
-                        f"{'too much' if one > right else 'too little'}"
-                    )
+            call = f"{what}: bytes_moved({operations}, {nbytes}) gave {show(found)}"
+            pair = as_list(found, 2)
+            if pair is None:
+                return failed(f"{call}; wanted is a pair (unfused, fused)")
+            kinds = ("one loop per operation", "one fused loop")
+            for kind, one, right in zip(kinds, pair, _moved(operations, nbytes)):
+                if not close(one, right):
+                    return failed(f"{call}; for {kind}, {show(one)} is {off(one, right)}")
     return passed("Reads and writes counted right, with and without fusion.")
 
 
@@ -311,12 +321,22 @@ def check_mean_once(mean_once: Callable[[Callable], Callable]) -> Feedback:
         compiled = mean_once(backend)
         counts = []
         for size in (2, 3, 5, 8, 13):
-            x = torch.arange(4.0 * size).reshape(size, 4)
-            if not _same(compiled(x), x.mean(0)):
-                return failed(f"for a batch of {size} the result is not the mean over the batch")
+            x, runs = torch.arange(4.0 * size).reshape(size, 4), backend.runs
+            found = compiled(x)
+            if not _same(found, x.mean(0)):
+                told = found.tolist() if isinstance(found, torch.Tensor) else show(found)
+                return failed(
+                    f"a batch of shape {tuple(x.shape)} gave {told}, which is not the mean over "
+                    "the batch"
+                )
             counts.append(len(backend.graphs))
-    if counts[-1] == 0:
-        return failed("the results are right, but the backend was never given a graph")
+            if counts[-1] == 0:
+                return failed("the results are right, but the backend was never given a graph")
+            if backend.runs == runs:
+                return failed(
+                    f"the batch of {size} ran without a graph, in eager mode: the one graph is to "
+                    "serve all batches, not only the first"
+                )
     if counts[-1] > 1:
         return failed(
             f"batches of 2, 3, 5, 8 and 13 took {counts[-1]} graphs ({counts} after each): "
@@ -349,6 +369,15 @@ def check_calls_needed(calls_needed: Callable[[float, float, float], float]) -> 
     """
     for *times, right in _PAYMENTS:
         found = calls_needed(*times)
-        if found != right:
-            return failed(f"{call_text(calls_needed, *times)} is {right}, not {show(found)}")
+        if close(found, right):
+            continue
+        call = gave(found, calls_needed, *times)
+        n = as_number(found)
+        if n is None or n < 1 or math.isinf(n):
+            return failed(f"{call}; compare the total of n calls with n eager calls")
+        first_s, eager_s, later_s = times
+        compiled_s = first_s + (n - 1) * later_s
+        why = f"{n:g} calls take {compiled_s:g} s compiled, {n * eager_s:g} s eager"
+        fewer = "; fewer calls pay, too" if compiled_s < n * eager_s else ", which is not less"
+        return failed(f"{call}: {why}{fewer}")
     return passed("The price of the first call and the saving of the others, set off.")

@@ -10,12 +10,14 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from numbers import Real
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
-from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
+from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
+from d2lperf.exercises.values import as_list, as_number, close, off
 
 __all__ = [
     "check_finished",
@@ -26,10 +28,6 @@ __all__ = [
     "check_two_buffers",
     "check_waits",
 ]
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _lengths(seed: int, count: int) -> list[int]:
@@ -57,9 +55,9 @@ def check_finished(
     for t1, t2, t3 in cases:
         # The slowest of all ways through: so many tasks prepared, the rest computed.
         ways = [sum(t1[: i + 1]) + sum(t2[i:]) for i in range(len(t1))]
-        wanted, found = max(ways, default=0) + t3, finished(t1, t2, t3)
-        if not _number(found) or not math.isclose(found, wanted):
-            return failed(f"{call_text(finished, t1, t2, t3)} is {show(found)}, not {wanted}")
+        wanted, found = max(ways, default=0) + t3, finished(list(t1), list(t2), t3)
+        if not close(found, wanted):
+            return failed(f"{gave(found, finished, t1, t2, t3)}, which is {off(found, wanted)}")
     return passed(f"{len(cases)} series, also such in which now one side waits, now the other.")
 
 
@@ -157,9 +155,9 @@ def check_makespan(makespan: Callable[[Sequence[float], Sequence[float], int], f
     cases = [([2] * 5, [3] * 5, d) for d in (1, 2, 9)] + [([4], [5], 1), ([], [], 1)]
     cases += [(_lengths(i, 8), _lengths(i + 70, 8), d) for i in range(8) for d in (1, 2, 3, 4)]
     for cpu, gpu, d in cases:
-        found, wanted = makespan(cpu, gpu, d), _makespan(cpu, gpu, d)
-        if not _number(found) or not math.isclose(found, wanted):
-            return failed(f"{call_text(makespan, cpu, gpu, d)} is {show(found)}, not {wanted:g}")
+        found, wanted = makespan(list(cpu), list(gpu), d), _makespan(cpu, gpu, d)
+        if not close(found, wanted):
+            return failed(f"{gave(found, makespan, cpu, gpu, d)}, which is {off(found, wanted)}")
     return passed("d = 1 is the sum of everything; a larger d never takes longer.")
 
 
@@ -218,14 +216,17 @@ def check_waits(waits: Callable[..., tuple[float, float]]) -> Feedback:
         found = waits(engine, _task, n, k, engine.clock)
         if engine.issued != n:
             return failed(f"{n} tasks were to be ordered, and {engine.issued} were")
-        fair = isinstance(found, (tuple, list)) and len(found) == 2 and all(map(_number, found))
-        if not fair:
-            return failed(f"return two numbers, not {show(found)}")
-        if not all(map(math.isclose, found, wanted)):
-            return failed(
-                f"{n} tasks of {task_s:g} s, ordered in {order_s:g} s each: waiting for number {k} "
-                f"and then for all takes {wanted}, but you return {show(tuple(found))}"
-            )
+        what = f"{n} tasks of {task_s:g} s, ordered in {order_s:g} s each, k = {k}"
+        pair = as_list(found, 2)
+        if pair is None or None in map(as_number, pair):
+            return failed(f"{what}: return two numbers, not {show(found)}")
+        waits_for = ("result k", "everything")
+        for one, right, which in zip(pair, wanted, waits_for):
+            if not close(one, right):
+                return failed(
+                    f"{what}: you return {show(found)}; {show(one)} s for the wait for {which} "
+                    f"is {off(one, right)}"
+                )
     return passed("One result is there after k + 1 tasks; the rest is what synchronize waits for.")
 
 
@@ -257,8 +258,10 @@ def check_share_before(share_before: Callable[..., float]) -> Feedback:
         wanted = 1.0 if eager or not task_s else order_s / (order_s + task_s)
         if engine.issued != 1:
             return failed(f"{name}: order() was called {engine.issued} times, not once")
-        if not _number(found) or not math.isclose(found, wanted):
-            return failed(f"{name}: the share is {wanted:g}, but you return {show(found)}")
+        if not close(found, wanted):
+            times = f"order takes {task_s if eager else order_s:g} s"
+            times += f", its work {task_s:g} s in all"
+            return failed(f"{name} ({times}): you return {show(found)}, {off(found, wanted)}")
     return passed("Near 0: the order returns at once. 1: the work was done when it returned.")
 
 
@@ -293,6 +296,17 @@ class _OnDevice(torch.Tensor):
         return super().__torch_function__(func, types, args, kwargs)
 
 
+class _AskingFactories(TorchFunctionMode):
+    """Notes functions that read the tensors of a list one by one."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func in (torch.tensor, torch.as_tensor, torch.asarray):
+            given = args[0] if args else (kwargs or {}).get("data")
+            if isinstance(given, (list, tuple)):
+                _OnDevice.asked += [func.__name__] * len(given)
+        return func(*args, **(kwargs or {}))
+
+
 @checker
 def check_never_asks(best_and_mean: Callable[[Iterator[torch.Tensor]], Any]) -> Feedback:
     """Check a summary of losses that asks the device once.
@@ -306,18 +320,25 @@ def check_never_asks(best_and_mean: Callable[[Iterator[torch.Tensor]], Any]) -> 
     for values in cases:
         _OnDevice.asked.clear()
         losses = (torch.tensor(v).as_subclass(_OnDevice) for v in values)
-        found = best_and_mean(losses)
+        with _AskingFactories():
+            found = best_and_mean(losses)
         asked = list(_OnDevice.asked)
-        if not isinstance(found, (tuple, list)) or len(found) != 2:
-            return failed(f"return two floats, not {show(found)}")
         with torch._C.DisableTorchFunctionSubclass():
-            kinds = ["Tensor" if isinstance(v, torch.Tensor) else type(v).__name__ for v in found]
-        if kinds != ["float", "float"]:
-            return failed(f"return two Python floats, not {' and '.join(kinds)}")
+            if isinstance(found, torch.Tensor) or any(
+                isinstance(value, torch.Tensor) for value in as_list(found) or []
+            ):
+                return failed("return two Python floats, not tensors")
+        pair = as_list(found, 2)
+        if pair is None or not all(isinstance(v, (float, np.floating)) for v in pair):
+            return failed(f"return two Python floats, not {show(found)}")
         numbers = [v for v in values if not math.isnan(v)]
         wanted = (min(numbers), sum(numbers) / len(numbers))
-        if not all(math.isclose(f, w, rel_tol=1e-5) for f, w in zip(found, wanted, strict=True)):
-            return failed(f"the losses {show(values)} give {wanted}, but you return {show(found)}")
+        for one, right, which in zip(pair, wanted, ("smallest", "mean")):
+            if not math.isclose(one, right, rel_tol=1e-5):
+                return failed(
+                    f"for the losses {show(values)} you return {show(found)}: {one:g} as the "
+                    f"{which} is {off(one, right)}"
+                )
         if len(asked) > 1:
             most = max(sorted(set(asked)), key=asked.count)
             return failed(

@@ -1,9 +1,4 @@
-"""Checkers of notebook 04, automatic parallelism.
-
-Whether things run at the same time is found out by letting them meet, not by a clock: two tasks
-that wait for each other end only if both are under way. Limits of time are there so that an
-answer that never ends is told so.
-"""
+"""Checkers of notebook 04, automatic parallelism. None judges by a clock: tasks have to meet."""
 
 from __future__ import annotations
 
@@ -17,6 +12,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from d2lperf.exercises import Feedback, checker, failed, passed, show
+from d2lperf.exercises.patience import MEETING_S, NeverEnds, becomes, meeting, within_patience
+from d2lperf.exercises.values import as_list, close, off
 from d2lperf.timeline import Timeline
 
 __all__ = [
@@ -29,47 +26,9 @@ __all__ = [
     "check_waited_for",
 ]
 
-PATIENCE_S = 20.0  # for something that must happen
-MEETING_S = 2.0  # for two tasks to meet that do nothing else
-
-
-class _NeverEnds(Exception):
-    """Something that should have ended did not."""
-
-
-def _within_patience(function: Callable[[], Any]) -> Any:
-    """Call a function in another thread; raise what it raises, or `_NeverEnds`."""
-    outcome: dict[str, Any] = {}
-
-    def call() -> None:
-        try:
-            outcome["value"] = function()
-        except BaseException as error:
-            outcome["error"] = error
-
-    thread = threading.Thread(target=call, daemon=True, name="checker")
-    thread.start()
-    thread.join(PATIENCE_S)
-    if thread.is_alive():
-        raise _NeverEnds
-    if "error" in outcome:
-        raise outcome["error"]
-    return outcome["value"]
-
-
-def _becomes(condition: Callable[[], bool], patience_s: float = MEETING_S) -> bool:
-    """Whether a condition comes true soon."""
-    end = time.monotonic() + patience_s
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.005)
-    return True
-
-
 # ------------------------------------------------------------------------------ most_at_once
 
-# what, (name, start, duration, lane), most lanes at once; times that are exact in binary
+# what, (name, start, duration, lane), most lanes at once
 _TIMELINES = [
     ("one lane", [("a", 0, 1, "A"), ("b", 1, 1, "A")], 1),
     ("two lanes that take turns", [("a", 0, 1, "A"), ("b", 1, 1, "B"), ("c", 2, 1, "A")], 1),
@@ -94,7 +53,15 @@ _TIMELINES = [
         [("a", 0, 8, "A"), ("b", 1, 1, "B"), ("c", 3, 1, "B"), ("d", 5, 1, "B")],
         2,
     ),
+    ("one ends at 0.1 + 0.2 and one begins at 0.3", [("a", 0.1, 0.2, "A"), ("b", 0.3, 1, "B")], 1),
 ]
+
+
+def _spans_text(spans: Sequence[tuple]) -> str:
+    """Spans as a learner can draw them."""
+    return ", ".join(
+        f"{name} {start:g} to {start + s:g} in {lane}" for name, start, s, lane in spans
+    )
 
 
 @checker
@@ -106,9 +73,11 @@ def check_most_at_once(most_at_once: Callable[[Timeline], int]) -> Feedback:
     """
     for what, spans, right in _TIMELINES:
         found = most_at_once(Timeline.from_spans(spans))
-        if found != right:
-            return failed(f"{what}: at most {right} at the same moment, not {show(found)}")
-    return passed("Seven timelines counted right: with this you can see what runs in parallel.")
+        if not close(found, right):
+            return failed(
+                f"{what} ({_spans_text(spans)}): you return {show(found)}, {off(found, right)}"
+            )
+    return passed(f"{len(_TIMELINES)} timelines: with this you can see what runs in parallel.")
 
 
 # --------------------------------------------------------------------------------- in_groups
@@ -154,25 +123,30 @@ def check_in_groups(in_groups: Callable[[list, ThreadPoolExecutor, int], list]) 
         operations = [lambda k=k, op=operation: op(k) for k in range(n)]
         with _Pool() as pool:
             found = in_groups(operations, pool, size)
-        what = f"{n} operations in groups of {size}"
-        if found != [k * k for k in range(n)]:
-            return failed(f"{what}: the results are not those of the operations, in their order")
+        what = f"{n} operations in groups of {size}; number k returns k * k"
+        if as_list(found) != [k * k for k in range(n)]:
+            return failed(
+                f"{what}: you return {show(found)}, which are not all results in their order"
+            )
         if not all(name.startswith("pool") for name in threads):
             return failed(f"{what}: some ran in the calling thread and not in the pool")
         groups = math.ceil(n / size)
         if pool.submitted != groups:
-            return failed(f"{what} are {groups} tasks for the pool, but it got {pool.submitted}")
+            return failed(f"{what}: the pool got {pool.submitted} tasks, not one for each group")
         if pool.when_asked is not None and pool.when_asked < groups:
             return failed(
-                f"{what}: you waited for a result when {pool.when_asked} of {groups} groups had "
+                f"{what}: you waited for a result when only {pool.when_asked} task(s) had "
                 "been handed over, so the others could not start"
             )
     last = threading.Event()  # the first group ends after the last one
     operations = [lambda: last.wait(MEETING_S), lambda: 1, lambda: 2, lambda: last.set() or 3]
     with _Pool() as pool:
         found = in_groups(operations, pool, 2)
-    if found != [True, 1, 2, 3]:
-        return failed("results must come in the order of the list, also when the last ends first")
+    if as_list(found) != [True, 1, 2, 3]:
+        return failed(
+            "4 operations in groups of 2, of which the second group ends first: you return "
+            f"{show(found)}, which is not in the order of the list"
+        )
     return passed("As few tasks as possible, all handed over before the first wait.")
 
 
@@ -206,47 +180,62 @@ def check_pipeline(pipeline: Callable[[int, float, float, float], Mapping[str, A
         pipeline: function of the number of batches and three costs that returns tasks by name,
             each with a cost, needs and a lane.
     """
-    lanes = ("CPU", "bus", "GPU")
     for n, *costs in ((1, 1, 2, 3), (4, 1, 1, 1), (5, 1, 2, 4), (5, 4, 2, 1), (3, 1, 5, 2)):
         tasks = pipeline(n, *costs)
         call = f"pipeline({n}, {', '.join(map(str, costs))})"
-        for k, (lane, cost) in enumerate(zip(lanes, costs)):
-            here = [task for task in tasks.values() if task.lane == lane]
-            if len(here) != n:
-                return failed(f"{call} has {len(here)} tasks in the lane {lane!r}, not {n}")
-            if any(task.cost != cost for task in here):
-                return failed(f"{call}: every task in the lane {lane!r} costs argument {k + 2}")
-        if len(tasks) != 3 * n:
-            return failed(f"{call} has {len(tasks)} tasks; three for each batch are {3 * n}")
-        known: set[str] = set()
-        for name, task in tasks.items():
-            for need in task.needs:
-                if need not in known:
-                    return failed(f"{call}: {name!r} needs {need!r}, which does not stand before")
-            known.add(name)
-        for lane, before in (("bus", "CPU"), ("GPU", "bus")):
-            sources = [
-                tuple(need for need in task.needs if tasks[need].lane == before)
-                for task in tasks.values()
-                if task.lane == lane
-            ]
-            if not all(sources):
-                return failed(
-                    f"{call}: a task in the lane {lane!r} does not wait for its batch from "
-                    f"{before!r}"
-                )
-            if len(set(sources)) < n:
-                return failed(
-                    f"{call}: two tasks in the lane {lane!r} wait for the same task from {before!r}"
-                )
-        least = sum(costs) + (n - 1) * max(costs)
-        taken, _ = _span_of(tasks, lanes)
-        if taken != least:
+        if not isinstance(tasks, Mapping):
+            return failed(f"{call} gave {show(tasks)}, which is not a dictionary of tasks")
+        problem = _wrong_tasks(tasks, n, costs) or _wrong_order(tasks) or _wrong_batches(tasks, n)
+        if problem:
+            return failed(f"{call}: {problem}")
+        taken, _ = _span_of(tasks, _LANES)
+        if taken > sum(costs) + (n - 1) * max(costs):
             return failed(
-                f"the schedule of {call} takes {taken:g}, but {least} is possible: some task "
-                "waits for a result that it does not use"
+                f"the schedule of {call} takes {taken:g}, and a shorter one is possible: some "
+                "task waits for a result that it does not use"
             )
     return passed("The first batch takes the sum; each further one takes the slowest of the three.")
+
+
+_LANES = ("CPU", "bus", "GPU")
+
+
+def _wrong_tasks(tasks: Mapping[str, Any], n: int, costs: Sequence[float]) -> str:
+    """What is wrong with the number of tasks and their costs; "" where nothing is."""
+    for k, (lane, cost) in enumerate(zip(_LANES, costs)):
+        here = [task for task in tasks.values() if task.lane == lane]
+        if len(here) != n:
+            return f"there are {len(here)} tasks in the lane {lane!r}, not one for each batch"
+        if any(task.cost != cost for task in here):
+            return f"every task in the lane {lane!r} costs argument {k + 2}, but one does not"
+    others = sorted({str(task.lane) for task in tasks.values()} - set(_LANES))
+    return f"no task belongs in the lane {others[0]!r}" if others else ""
+
+
+def _wrong_order(tasks: Mapping[str, Any]) -> str:
+    """Which task stands before one that it needs; "" where none does."""
+    known: set[str] = set()
+    for name, task in tasks.items():
+        for need in task.needs:
+            if need not in known:
+                return f"{name!r} needs {need!r}, which does not stand before"
+        known.add(name)
+    return ""
+
+
+def _wrong_batches(tasks: Mapping[str, Any], n: int) -> str:
+    """Which lane does not wait for its own batch; "" where all do."""
+    for lane, before in (("bus", "CPU"), ("GPU", "bus")):
+        sources = [
+            tuple(need for need in task.needs if tasks[need].lane == before)
+            for task in tasks.values()
+            if task.lane == lane
+        ]
+        if not all(sources):
+            return f"a task in the lane {lane!r} does not wait for its batch from {before!r}"
+        if len(set(sources)) < n:
+            return f"two tasks in the lane {lane!r} wait for the same task from {before!r}"
+    return ""
 
 
 # -------------------------------------------------------------------------------- waited_for
@@ -305,6 +294,12 @@ _WAITS = [
         "gpu",
         (1, 4, "save"),
     ),
+    (
+        "a timeline that begins at 5 s",
+        [("start", 5, 1, "cpu"), ("a", 6, 1, "gpu"), ("load", 7, 2, "cpu"), ("b", 9, 1, "gpu")],
+        "gpu",
+        (7, 9, "load"),
+    ),
 ]
 
 
@@ -318,16 +313,15 @@ def check_waited_for(waited_for: Callable[[Timeline, str], tuple[float, float, s
     """
     for what, spans, lane, right in _WAITS:
         found = waited_for(Timeline.from_spans(spans), lane)
-        if not isinstance(found, tuple) or len(found) != 3:
-            return failed(f"wanted is (start_s, end_s, name), but got {show(found)}")
-        if not all(math.isclose(a, b, abs_tol=1e-9) for a, b in zip(found[:2], right[:2])):
-            return failed(
-                f"{what}: the longest gap goes from {right[0]} to {right[1]} s, not from "
-                f"{show(found[0])} to {show(found[1])}"
-            )
-        if found[2] != right[2]:
-            return failed(f"{what}: {show(found[2])} is not what fills most of it")
-    return passed("Six gaps, six reasons. On a real trace it is the same look.")
+        gap = as_list(found, 3)
+        call = f"{what} ({_spans_text(spans)}): you return {show(found)}"
+        if gap is None:
+            return failed(f"{call}; wanted is (start_s, end_s, name)")
+        if not all(map(close, gap[:2], right[:2])):
+            return failed(f"{call}; this is not the longest gap of {lane!r} in the timeline")
+        if gap[2] != right[2]:
+            return failed(f"{call}; the gap is right, but {show(gap[2])} does not fill most of it")
+    return passed(f"{len(_WAITS)} gaps and their reasons. On a real trace it is the same look.")
 
 
 # --------------------------------------------------------------------------------- run_graph
@@ -370,7 +364,7 @@ def check_run_graph(run_graph: Callable[[Mapping, Mapping, int], Mapping]) -> Fe
     """
     try:
         return _run_graph_feedback(run_graph)
-    except _NeverEnds:
+    except NeverEnds:
         return failed("it does not come to an end: does something wait for what never happens?")
     except threading.BrokenBarrierError:
         return failed(
@@ -379,10 +373,25 @@ def check_run_graph(run_graph: Callable[[Mapping, Mapping, int], Mapping]) -> Fe
         )
 
 
+def _waits_for_a_level(run_graph: Callable) -> str:
+    """Whether a task waits for others of its level which it does not need; "" where not."""
+    meet = meeting()
+    work = {"slow": meet, "quick": lambda: 1, "after quick": meet}
+    try:
+        needs = {"slow": [], "quick": [], "after quick": ["quick"]}
+        within_patience(lambda: run_graph(work, needs, 2))
+    except threading.BrokenBarrierError:
+        return (
+            "with two workers, 'after quick', which needs only 'quick', did not start while 'slow' "
+            "was under way: does it wait for tasks whose results it does not need?"
+        )
+    return ""
+
+
 def _run_graph_feedback(run_graph: Callable) -> Feedback:
     for seed, n, workers in ((0, 1, 1), (1, 8, 2), (2, 20, 3), (3, 20, 1)):
         work, needs, right, calls = _random_graph(seed, n)
-        found = _within_patience(lambda w=work, d=needs, k=workers: run_graph(w, d, k))
+        found = within_patience(lambda w=work, d=needs, k=workers: run_graph(w, d, k))
         if not isinstance(found, Mapping) or set(found) != set(right):
             return failed(f"wanted are the results of all {n} tasks by name, not {show(found)}")
         if sorted(calls) != sorted(work):
@@ -394,18 +403,17 @@ def _run_graph_feedback(run_graph: Callable) -> Feedback:
                 "results of its needs, in their order"
             )
 
-    def meeting() -> Callable[[], str]:
-        barrier = threading.Barrier(2, timeout=MEETING_S)
-        return lambda *inputs: barrier.wait() >= 0 and "met"
-
+    problem = _waits_for_a_level(run_graph)
+    if problem:
+        return failed(problem)
     meet = meeting()  # "later" needs the first, and must not keep "second" waiting
     work = {"first": meet, "later": lambda value: value, "second": meet}
     needs = {"first": [], "later": ["first"], "second": []}
-    _within_patience(lambda: run_graph(work, needs, 2))
+    within_patience(lambda: run_graph(work, needs, 2))
     meet = meeting()
     work = {"root": lambda: 1, "left": meet, "right": meet, "end": lambda a, b: a + b}
     needs = {"root": [], "left": ["root"], "right": ["root"], "end": ["left", "right"]}
-    _within_patience(lambda: run_graph(work, needs, 2))
+    within_patience(lambda: run_graph(work, needs, 2))
 
     active, most, lock = 0, 0, threading.Lock()
 
@@ -419,7 +427,7 @@ def _run_graph_feedback(run_graph: Callable) -> Feedback:
             active -= 1
 
     names = [f"t{k}" for k in range(8)]
-    _within_patience(lambda: run_graph(dict.fromkeys(names, crowd), {n: [] for n in names}, 2))
+    within_patience(lambda: run_graph(dict.fromkeys(names, crowd), {n: [] for n in names}, 2))
     if most > 2:
         return failed(f"{most} tasks ran at the same time, with two workers")
 
@@ -427,7 +435,7 @@ def _run_graph_feedback(run_graph: Callable) -> Feedback:
         raise _Broken("on purpose")
 
     try:
-        _within_patience(
+        within_patience(
             lambda: run_graph({"a": broken, "b": lambda a: a}, {"a": [], "b": ["a"]}, 2)
         )
     except _Broken:
@@ -459,26 +467,37 @@ def check_diagnose(diagnose: Callable[[Mapping[int, float]], tuple[dict, str]]) 
         ("twelve times as fast with eight threads", {1: 12.0, 2: 6.5, 8: 1.0}, "impossible"),
         ("a little luck with two threads", {1: 8.0, 2: 3.9, 4: 2.1}, "overhead"),
         ("too fast with two, slow with eight", {1: 8.0, 2: 3.0, 8: 4.0}, "impossible"),
+        ("worst in the middle", {1: 8.0, 2: 4.8, 4: 4.4, 8: 2.4}, "serial part"),
+        ("best with most threads", {1: 8.0, 2: 5.0, 4: 3.0, 8: 1.2}, "serial part"),
         ("most threads first", _amdahl_times(0.05, counts[::-1], 0.02), "overhead"),
     ]
     for what, times, word in cases:
         found = diagnose(dict(times))
-        if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[0], Mapping):
-            return failed(f"wanted is a pair (fractions, word), but got {show(found)}")
-        fractions, said = found
+        given = {p: round(seconds, 4) for p, seconds in times.items()}
+        what = f"{what}: for {given}"
+        pair = as_list(found, 2)
+        if pair is None or not isinstance(pair[0], Mapping):
+            return failed(f"{what} you return {show(found)}; wanted is a pair (fractions, word)")
+        fractions, said = pair
         right = {
             p: (seconds / times[1] - 1 / p) / (1 - 1 / p) for p, seconds in times.items() if p > 1
         }
         if set(fractions) != set(right):
-            return failed(f"{what}: fractions are wanted for {sorted(right)} threads")
+            return failed(
+                f"{what} you return fractions for {show(sorted(fractions))} threads; wanted are "
+                "all numbers of threads above 1"
+            )
         for p in sorted(right):
-            if not math.isclose(fractions[p], right[p], abs_tol=1e-9):
+            if not close(fractions[p], right[p]):
                 return failed(
-                    f"{what}: with {p} threads the fraction is {right[p]:.3f}, not "
-                    f"{show(fractions[p])}"
+                    f"{what} and {p} threads you return the fraction {show(fractions[p])}, which "
+                    f"is {off(fractions[p], right[p])}"
                 )
         if said != word:
-            return failed(f"{what}: the word is {word!r}, not {show(said)}")
+            shown = {p: round(f, 3) for p, f in right.items()}
+            return failed(
+                f"{what} the fractions {shown} are right, but {show(said)} is not the word"
+            )
     return passed("Serial part, overhead, and what cannot be, told apart.")
 
 
@@ -514,50 +533,64 @@ def check_prefetch(prefetch: Callable[..., Iterator[Any]]) -> Feedback:
     """
     before = set(threading.enumerate())
     try:
-        return _within_patience(lambda: _prefetch_feedback(prefetch, before))
-    except _NeverEnds:
+        return within_patience(lambda: _prefetch_feedback(prefetch, before))
+    except NeverEnds:
         return failed("the loop over it waits for ever: what if decoding raises an error?")
 
 
 def _prefetch_feedback(prefetch: Callable[..., Iterator[Any]], before: set) -> Feedback:
-    for items in ([1, 2, 3, 4, 5], [], [1, None, 0, False, None, 2]):
-        found = list(itertools.islice(prefetch(list(items), 2), len(items) + 1))
-        if found != items:
-            return failed(f"of {items} the loop got {found}")
-
-    seen, problem = [], _Broken("image 2 is broken")
-    try:
-        for item in prefetch(_Source([0, 1], problem), 2):
-            seen.append(item)
-    except _Broken:
-        if seen != [0, 1]:
-            return failed(f"the error came after {seen}; the items before it were [0, 1]")
-    else:
-        return failed("the data raised an error after two items, and the loop was not told")
-
+    problem = _wrong_items(prefetch) or _lost_error(prefetch)
     for depth in (1, 3):
-        source = _Source(range(1000))
-        loaded = prefetch(source, depth)
-        first = next(loaded)
-        if first != 0:
-            return failed(f"the first item was {show(first)}, not the first of the data")
-        if not _becomes(lambda s=source: s.taken >= 2):
-            return failed("nothing is taken ahead: the second item is loaded when it is asked for")
-        most = 1 + depth + 1
-        if _becomes(lambda s=source, m=most: s.taken > m, 0.3):
-            return failed(
-                f"with depth {depth}, {source.taken} items were taken when the loop had one: at "
-                f"most {most} (one used, {depth} ready, one that waits)"
-            )
-        rest = [next(loaded) for _ in range(5)]
-        if rest != [1, 2, 3, 4, 5]:
-            return failed(f"the items after the first came as {rest}")
-        loaded.close()
+        problem = problem or _wrong_depth(prefetch, depth)
+    if problem:
+        return failed(problem)
     mine = threading.current_thread()
 
     def gone() -> bool:
         return not [t for t in threading.enumerate() if t not in before and t is not mine]
 
-    if not _becomes(gone):
+    if not becomes(gone):
         return failed("the generator was closed, but its thread is still there")
     return passed("In order, never too far ahead; errors come through, and no thread stays.")
+
+
+def _wrong_items(prefetch: Callable[..., Iterator[Any]]) -> str:
+    """Which items did not come as they are; "" where all did."""
+    for items in ([1, 2, 3, 4, 5], [], [1, None, 0, False, None, 2]):
+        found = list(itertools.islice(prefetch(list(items), 2), len(items) + 1))
+        if found != items:
+            return f"of {items} the loop got {found}"
+    return ""
+
+
+def _lost_error(prefetch: Callable[..., Iterator[Any]]) -> str:
+    """What is wrong when the data raise an error; "" where it comes through in its place."""
+    seen, problem = [], _Broken("image 2 is broken")
+    try:
+        for item in prefetch(_Source([0, 1], problem), 2):
+            seen.append(item)
+    except _Broken:
+        return "" if seen == [0, 1] else f"the error after the items 0 and 1 came after {seen}"
+    return "the data raised an error after two items, and the loop was not told"
+
+
+def _wrong_depth(prefetch: Callable[..., Iterator[Any]], depth: int) -> str:
+    """What is wrong with how far ahead it takes; "" where nothing is. It is closed in the end."""
+    source = _Source(range(1000))
+    loaded = prefetch(source, depth)
+    first = next(loaded)
+    if first != 0:
+        return f"the first item was {show(first)}, not the first of the data"
+    if not becomes(lambda: source.taken >= 2):
+        return "nothing is taken ahead: the second item is loaded when it is asked for"
+    most = 1 + depth + 1
+    if becomes(lambda: source.taken > most, 0.3):
+        return (
+            f"with depth {depth}, {source.taken} items were taken when the loop had one: at "
+            f"most {most} (one used, {depth} ready, one that waits)"
+        )
+    rest = [next(loaded) for _ in range(5)]
+    if rest != [1, 2, 3, 4, 5]:
+        return f"the items after the first came as {rest}"
+    loaded.close()
+    return ""

@@ -3,54 +3,120 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from fractions import Fraction
 
+import psutil
 import torch
+from torch import nn
+from torch.nn import functional as F
 
-from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
+from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
+from d2lperf.exercises.values import as_list, as_number, as_whole, close, off
 
 __all__ = [
-    "check_activation_bytes",
     "check_best_segments",
+    "check_largest_batch",
     "check_loss_scale",
     "check_micro_batch",
-    "check_step_bytes",
     "check_to_bfloat16",
 ]
 
 
+# ----------------------------------------------------------------------------- largest_batch
+
+_MOST_ROWS = 64  # that the learner's measurements may use
+
+
+class _Measurement:
+    """Bytes of a step with a batch, as if measured; notes what it was asked."""
+
+    def __init__(self, fixed: int, each: int):
+        self.fixed, self.each = fixed, each
+        self.asked: list[int] = []
+
+    def __call__(self, batch: int) -> int:
+        rows = as_whole(batch)
+        if rows is None or rows < 1:
+            raise AssertionError(f"bytes_of({show(batch)}): a batch has at least one row")
+        self.asked.append(rows)
+        return self.fixed + self.each * rows
+
+
 @checker
-def check_step_bytes(step_bytes: Callable[[int, str], int]) -> Feedback:
-    """Check the bytes of parameters, gradients and optimizer state in float32.
+def check_largest_batch(largest_batch: Callable[[Callable[[int], int], int], int]) -> Feedback:
+    """Check a prediction of the largest batch from small measurements; then tell that of here.
 
     Args:
-        step_bytes: function of the number of parameters and the optimizer's name.
+        largest_batch: function of a measurement (bytes of a step by its batch, which grow in
+            proportion to the rows on top of a fixed part) and of the bytes there are, that returns
+            a number of rows.
     """
-    for count, optimizer, each in ((1000, "sgd", 8), (7, "momentum", 12), (512, "adam", 16)):
-        found = step_bytes(count, optimizer)
-        if found != count * each:
-            return failed(
-                f"{call_text(step_bytes, count, optimizer)} is {count * each} bytes, {each} for "
-                f"each parameter, not {show(found)}"
-            )
-    return passed("Parameters, gradients and state of three optimizers.")
+    cases = [(1000, 10, 2000), (1000, 10, 2009), (1_000_003, 7, 50_000_000), (0, 4096, 4096 * 900)]
+    cases += [(5000, 300, 5300), (123, 1000, 40_000)]
+    for fixed, each, memory in cases:
+        measurement = _Measurement(fixed, each)
+        found = largest_batch(measurement, memory)
+        what = (
+            f"a step has {fixed:,} bytes and {each:,} more for each row, and there are {memory:,}; "
+            f"you return {show(found)}"
+        )
+        if max(measurement.asked, default=0) > _MOST_ROWS:
+            return failed(f"{what} after a step of {max(measurement.asked)} rows; use small ones")
+        if as_whole(found) is None:
+            return failed(f"{what}, which is not of an integer type; rows are counted")
+        if not close(found, (memory - fixed) // each):
+            return failed(f"{what}, which is {off(found, (memory - fixed) // each)}")
+    for memory in (1009, 900):
+        try:
+            found = largest_batch(_Measurement(1000, 10), memory)
+        except ValueError:
+            continue
+        return failed(
+            f"a step has 1000 bytes and 10 more for each row, and there are {memory}, so not one "
+            f"row fits: raise ValueError; you return {show(found)}"
+        )
+    return passed(_batch_here(largest_batch))
 
 
-@checker
-def check_activation_bytes(activation_bytes: Callable[[Sequence[int], int, int], int]) -> Feedback:
-    """Check the bytes of activations that a network of linear layers and ReLUs keeps.
+def _bytes_of(net: nn.Sequential, batch: int) -> int:
+    """Bytes of parameters, gradients, Adam's state and of what autograd keeps for a batch."""
+    kept: dict[int, int] = {}
 
-    Args:
-        activation_bytes: function of the hidden widths, the batch and the bytes of a number.
-    """
-    for widths, batch, size in (([512] * 8, 1024, 4), ([30, 20, 10], 7, 2), ([5], 1, 4)):
-        found, right = activation_bytes(widths, batch, size), sum(widths) * batch * size
-        if found != right:
-            return failed(
-                f"{call_text(activation_bytes, widths, batch, size)} is {right} bytes, "
-                f"not {show(found)}"
-            )
-    return passed("One tensor for each hidden layer; input and output of a ReLU are not both kept.")
+    def note(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    weights = {p.untyped_storage().data_ptr(): p.nbytes for p in net.parameters()}
+    X, y = torch.zeros(batch, net[0].in_features), torch.zeros(batch, dtype=torch.long)
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        loss = F.cross_entropy(net(X), y)
+    del loss
+    activations = sum(size for pointer, size in kept.items() if pointer not in weights)
+    return 4 * sum(weights.values()) + activations
+
+
+def _batch_here(largest_batch: Callable) -> str:
+    """Ask the learner's function about this machine, and try its model on a larger batch."""
+    blocks = [nn.Sequential(nn.Linear(512, 512), nn.ReLU()) for _ in range(8)]
+    net = nn.Sequential(nn.Linear(512, 512), *blocks, nn.Linear(512, 10))
+
+    def bytes_of(batch: int) -> int:
+        return _bytes_of(net, batch)
+
+    available = psutil.virtual_memory().available
+    rows = largest_batch(bytes_of, available)
+    budget = bytes_of(1000)
+    return (
+        f"A test: {budget:,} bytes are what 1,000 rows take, and your function says "
+        f"{largest_batch(bytes_of, budget):,}. On this machine {available / 1e9:.1f} GB are "
+        f"available: by your function room for {rows:,} rows of 512 numbers in a network of ten "
+        "layers."
+    )
+
+
+# ----------------------------------------------------------------------------- best_segments
 
 
 @checker
@@ -64,12 +130,19 @@ def check_best_segments(best_segments: Callable[[int], int]) -> Feedback:
         divisors = [k for k in range(1, blocks + 1) if blocks % k == 0]
         right = min(divisors, key=lambda k, n=blocks: (k + n // k, k))
         found = best_segments(blocks)
-        if found != right:
-            return failed(
-                f"{call_text(best_segments, blocks)} is {right} ({right} inputs and "
-                f"{blocks // right} blocks of one segment at once), not {show(found)}"
-            )
+        if close(found, right):
+            continue
+        call, k = gave(found, best_segments, blocks), as_number(found)
+        if k not in divisors:
+            return failed(f"{call}, which does not divide {blocks}")
+        kept = k + blocks // k
+        if kept == right + blocks // right:
+            return failed(f"{call}; a smaller number keeps as few activations")
+        return failed(f"{call}; with it {kept:g} are kept, and with another number fewer")
     return passed("About the square root of the number of blocks.")
+
+
+# -------------------------------------------------------------------------------- loss_scale
 
 
 @checker
@@ -80,21 +153,27 @@ def check_loss_scale(loss_scale: Callable[[torch.Tensor], float]) -> Feedback:
         loss_scale: function of a float32 tensor of gradients.
     """
     cases = [[1e-9, 3e-4], [-2.0, 1e-3], [1.0, 0.5], [65504.0], [-7e4, 1.0], [1e-12]]
+    cases += [[3.0] * 16, [-0.75] * 40, [0.0, 0.0]]
     for values in cases:
-        gradients = torch.tensor(values)
-        right = 2.0 ** math.floor(math.log2(65504.0 / gradients.abs().max().item()))
-        found = loss_scale(gradients)
-        try:
-            number = float(found)
-        except (TypeError, ValueError):
-            return failed(f"return a number, not {show(found)}")
-        if number <= 0 or math.log2(number) != int(math.log2(number)):
-            return failed(f"for {values} you return {number:g}, which is no power of two")
-        if number > right:
-            return failed(f"for {values} the factor {number:g} overflows: {right:g} is the largest")
-        if number < right:
-            return failed(f"for {values} the factor may be {right:g}, but you return {number:g}")
-    return passed("The largest power of two for six tensors, also for negative gradients.")
+        found = loss_scale(torch.tensor(values))
+        number = as_number(found)
+        call = f"loss_scale(torch.tensor({show(values)})) gave {show(found)}"
+        if number is None:
+            return failed(f"{call}, which is no number")
+        if number <= 0 or math.isinf(number) or math.frexp(number)[0] != 0.5:
+            return failed(f"{call}, which is no power of two")
+        # What is really there are float32 numbers; fractions compare without rounding.
+        largest = Fraction(torch.tensor(values).abs().max().item())
+        if largest == 0 and number != 1:
+            return failed(f"{call}; any factor fits gradients that are all 0, wanted is 1")
+        if Fraction(number) * largest > 65504:
+            return failed(f"{call}; {values[0]:g} or another entry then exceeds 65504")
+        if largest and 2 * Fraction(number) * largest <= 65504:
+            return failed(f"{call}; a larger factor fits, too")
+    return passed(f"The largest power of two for {len(cases)} tensors.")
+
+
+# ------------------------------------------------------------------------------- to_bfloat16
 
 
 @checker
@@ -110,17 +189,24 @@ def check_to_bfloat16(to_bfloat16: Callable[[torch.Tensor], torch.Tensor]) -> Fe
         ("random numbers", torch.randn(1000, generator=generator)),
         ("numbers half-way between two, zeros and a tiny one", ties),
     ):
-        found, right = to_bfloat16(values.clone()), values.bfloat16().float()
+        given = values.clone()
+        found, right = to_bfloat16(given), values.bfloat16().float()
         if not isinstance(found, torch.Tensor) or found.dtype != torch.float32:
-            return failed(f"return a float32 tensor, not {show(found)}")
+            return failed(f"{what}: return a float32 tensor, not {show(found)}")
+        if found.shape != values.shape:
+            return failed(f"{what}: {show(values)} gave {show(found)}")
+        if not torch.equal(given, values):
+            return failed(f"{what}: the tensor x that was given has changed; round a copy")
         wrong = (found != right).nonzero().flatten()
         if len(wrong):
             i = int(wrong[0])
-            return failed(
-                f"{what}: {values[i].item()!r} becomes {right[i].item()!r}, "
-                f"but you return {found[i].item()!r}"
-            )
+            value, got = values[i].item(), found[i].item()
+            way = "up" if got > right[i].item() else "down"
+            return failed(f"{what}: {value!r} gave {got!r}, which is rounded {way} too far")
     return passed("As torch rounds: to the nearest, ties to the even one.")
+
+
+# ------------------------------------------------------------------------------- micro_batch
 
 
 @checker
@@ -133,16 +219,22 @@ def check_micro_batch(micro_batch: Callable[[int, int, int, int], tuple[int, int
     """
     cases = [(1000, 200, 10, 256), (1000, 200, 10, 80), (1000, 200, 10, 81)]
     cases += [(1000, 200, 10, 50), (50, 10, 40, 3)]
-    for memory, fixed, each, batch in cases:
+    for case in cases:
+        memory, fixed, each, batch = case
         size = min(batch, (memory - fixed) // each)
-        right, found = (size, math.ceil(batch / size)), micro_batch(memory, fixed, each, batch)
-        if found != right:
-            return failed(
-                f"{call_text(micro_batch, memory, fixed, each, batch)} is {right}, "
-                f"not {show(found)}"
-            )
-    try:
-        found = micro_batch(100, 90, 20, 4)
-    except ValueError:
-        return passed("The largest micro-batch that fits; where none fits, you say so.")
-    return failed(f"where not one example fits, raise ValueError; you return {show(found)}")
+        found = micro_batch(*case)
+        call, pair = gave(found, micro_batch, *case), as_list(found, 2)
+        if pair is None:
+            return failed(f"{call}; wanted is a pair (examples in a micro-batch, micro-batches)")
+        for what, one, right in zip(
+            ("examples in a micro-batch", "micro-batches"), pair, (size, math.ceil(batch / size))
+        ):
+            if not close(one, right):
+                return failed(f"{call}; {show(one)} {what} is {off(one, right)}")
+    for case in ((100, 90, 20, 4), (100, 300, 20, 4)):
+        try:
+            found = micro_batch(*case)
+        except ValueError:
+            continue
+        return failed(f"{gave(found, micro_batch, *case)}; where no example fits, raise ValueError")
+    return passed("The largest micro-batch that fits; where none fits, you say so.")

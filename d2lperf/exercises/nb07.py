@@ -6,13 +6,13 @@ They compare parameters, counts and bytes, on the CPU and in one process. Nothin
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch.nn import functional as F
 
-from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
+from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
+from d2lperf.exercises.values import as_list, as_number, as_whole, close, off
 
 __all__ = [
     "Wires",
@@ -51,16 +51,15 @@ def _lenet(X: torch.Tensor, params: Sequence[torch.Tensor]) -> torch.Tensor:
     return F.relu(X.flatten(1) @ W3 + b3) @ W4 + b4
 
 
-def _trained(X, y, params, size: int, lr: float) -> tuple[list[torch.Tensor], int]:
-    """One pass on one device with minibatches of `size` images."""
-    params, updates = [p.clone().requires_grad_() for p in params], 0
+def _trained(X, y, params, size: int, lr: float) -> list[torch.Tensor]:
+    """Parameters after one pass on one device with minibatches of `size` images."""
+    params = [p.clone().requires_grad_() for p in params]
     for X_part, y_part in zip(X.split(size), y.split(size)):
         gradients = torch.autograd.grad(F.cross_entropy(_lenet(X_part, params), y_part), params)
         with torch.no_grad():
             for p, gradient in zip(params, gradients):
                 p -= lr * gradient
-        updates += 1
-    return [p.detach() for p in params], updates
+    return [p.detach() for p in params]
 
 
 def _far(params, others) -> float:
@@ -109,34 +108,49 @@ def check_epoch(epoch: Callable) -> Feedback:
         given, train_batch = [p.clone() for p in start], _Updates()
         result = epoch(X, y, given, k, b, 0.1, train_batch)
         what = f"for 45 images, k={k} and b={b}"
-        if not isinstance(result, tuple) or len(result) != 2:
-            return failed(f"wanted is a pair (parameters, updates), but got {show(result)}")
-        found, updates = result
         if _far(given, start):
-            return failed("the parameters that were given have changed: train copies of them")
-        if not isinstance(found, (list, tuple)) or len(found) != len(start):
-            return failed(f"wanted are the eight parameters of a device, but got {show(found)}")
-        right, wanted = _trained(X, y, start, k * b, 0.1)
-        if updates != wanted:
-            return failed(f"{what} there are {wanted} minibatches, but {show(updates)} updates")
-        if len(train_batch.seen) != wanted:
-            return failed(
-                f"{what} train_batch is called {wanted} times, once for each minibatch, "
-                f"and not {len(train_batch.seen)} times"
-            )
-        for _, copies, devices in train_batch.seen:
-            if (copies, devices) != (k, k):
-                return failed(
-                    f"{what} each update is the work of {k} device(s), each with its copy of the "
-                    f"parameters, but train_batch got {copies} and {devices} of them"
-                )
-        gap = _far(found, right)
-        if not gap < 1e-9:
-            return failed(
-                f"{what} the parameters differ from training on one device with minibatches of "
-                f"{k * b} images (the last one smaller), by up to {gap:.1g}"
-            )
+            return failed(f"{what} the parameters that were given have changed: train copies")
+        problem = _wrong_calls(train_batch.seen, k, k * b) or _wrong_result(
+            result, len(train_batch.seen), _trained(X, y, start, k * b, 0.1)
+        )
+        if problem:
+            return failed(f"{what} {problem}")
     return passed("As on one device with the large minibatch, and shared out to all of them.")
+
+
+def _wrong_calls(seen: Sequence[tuple[int, int, int]], k: int, size: int) -> str:
+    """What is wrong with the calls of train_batch; "" where nothing is."""
+    images = [n for n, _, _ in seen]
+    if sum(images) != 45:
+        return f"train_batch got minibatches of {show(images)} images, {sum(images)} in all"
+    if any(n != size for n in images[:-1]) or images[-1] > size:
+        return f"train_batch got minibatches of {show(images)} images, not of k * b"
+    for _, copies, devices in seen:
+        if (copies, devices) != (k, k):
+            return (
+                f"train_batch got {copies} copies of the parameters and {devices} devices, not one "
+                "copy for each of k devices"
+            )
+    return ""
+
+
+def _wrong_result(result: object, calls: int, right: Sequence[torch.Tensor]) -> str:
+    """What is wrong with what `epoch` returned; "" where nothing is."""
+    pair = as_list(result, 2)
+    if pair is None:
+        return f"you return {show(result)}; wanted is a pair (parameters, updates)"
+    found, updates = pair
+    if not isinstance(found, (list, tuple)) or len(found) != len(right):
+        return f"you return {show(found)}; wanted are the eight parameters of a device"
+    if not close(updates, calls):
+        return f"you return {show(updates)} updates, but train_batch ran {calls} times"
+    gap = _far(found, right)
+    if not gap < 1e-9:
+        return (
+            "the parameters differ from training on one device with minibatches of k * b images "
+            f"(the last one smaller), by up to {gap:.1g}"
+        )
+    return ""
 
 
 # -------------------------------------------------------------------------------- best_rates
@@ -182,8 +196,12 @@ def check_best_rates(best_rates: Callable) -> Feedback:
         if not isinstance(found, Mapping) or set(found) != set(right):
             return failed(f"wanted is a dictionary with the keys {list(right)}, not {show(found)}")
         for k in right:
-            if found[k] != right[k]:
-                return failed(f"{what}: {right[k]} is best for k={k}, not {show(found[k])}")
+            if not close(found[k], right[k]):
+                accuracies = {lr: round(fake(k, 16 * k, lr), 3) for lr in rates}
+                return failed(
+                    f"{what}: for k={k} the accuracies are {accuracies}, and you return "
+                    f"{show(found[k])}: not the highest, or not the smallest of equal rates"
+                )
     return passed("The best rate for each number of devices; nan never wins.")
 
 
@@ -253,8 +271,8 @@ def check_ring(ring_allreduce: Callable[[list, Wires], None]) -> Feedback:
             worst = max(range(k), key=counts.__getitem__)
             if counts[worst] > most:
                 return failed(
-                    f"{what}: device {worst} {does} {counts[worst]} bytes; {most} are enough if "
-                    "the work is shared out"
+                    f"{what}: device {worst} {does} {counts[worst]} bytes, more than 2 (k - 1) "
+                    "pieces: is the work shared out?"
                 )
     return passed("The sum is everywhere, and every device sent and received its share.")
 
@@ -281,8 +299,9 @@ def check_accuracy_on(accuracy_on: Callable) -> Feedback:
 
         def net(X, own, params=params, seen=seen, graphs=graphs):
             (number,) = [i for i, p in enumerate(params) if p is own] or [-1]
-            flat = X.view(len(X), 2).long()
-            seen.setdefault(number, []).extend(flat[:, 0].tolist())
+            flat = X.reshape(len(X), 2).long()
+            if len(X):
+                seen.setdefault(number, []).extend(flat[:, 0].tolist())
             graphs.append(torch.is_grad_enabled())
             return F.one_hot(flat[:, 1], 10).double()
 
@@ -297,8 +316,10 @@ def check_accuracy_on(accuracy_on: Callable) -> Feedback:
             return failed(f"{what}: {len(seen)} device(s) had work, but {min(n, k)} could have")
         if any(graphs):
             return failed("gradients are not wanted here: use torch.no_grad()")
-        if not abs(float(found) - right) < 1e-6:
-            return failed(f"{what}, {len(wrong)} answers wrong: {right:.4f}, not {show(found)}")
+        if not close(found, right):
+            return failed(
+                f"{what}, {len(wrong)} answers wrong: you return {show(found)}, {off(found, right)}"
+            )
     return passed("Every image once, on all devices, and counts were added up.")
 
 
@@ -316,15 +337,20 @@ def check_loss_factor(loss_factor: Callable[[int, Sequence[int]], float]) -> Fee
         values = torch.arange(1.0, sum(sizes) + 1, dtype=torch.float64)  # gradients, by image
         average = 0.0
         for own, part in zip(sizes, values.split(sizes)):
-            factor = float(loss_factor(own, list(sizes)))
+            found = loss_factor(own, list(sizes))
+            factor = as_number(found)
+            call = gave(found, loss_factor, own, sizes)
+            if factor is None:
+                return failed(f"{call}, which is no number")
             if own == 0 and factor != 0:
-                return failed(f"a process without images has no say: the factor is 0, not {factor}")
+                return failed(f"{call}, but a process without images has no say")
             average += factor * part.mean().item() / len(sizes) if own else 0.0
         if not math.isclose(average, values.mean().item(), rel_tol=1e-9):
             times = average / values.mean().item()
             return failed(
-                f"for {call_text(loss_factor, sizes[0], sizes)} and the other process(es), the "
-                f"averaged gradients come out as {times:.3f} times what they should be"
+                f"{gave(loss_factor(sizes[0], list(sizes)), loss_factor, sizes[0], sizes)}; with "
+                "this and the factors of the others, the averaged gradients come out as "
+                f"{times:.3f} times what they should be"
             )
     return passed("Every image counts the same, wherever it is.")
 
@@ -349,14 +375,13 @@ def check_smallest_part(smallest_part: Callable[..., int]) -> Feedback:
         (0.9, 1, 1e-3, 517_552, 1e9, 0.0),
         (0.5, 4, 1.0, 100, 1e9, 1e-4),
     ):
-        call = call_text(smallest_part, target, n, image_s, nbytes, bandwidth, start_s)
         found = smallest_part(target, n, image_s, nbytes, bandwidth, start_s)
-        try:
-            part = operator.index(found)
-        except TypeError:
-            return failed(f"{call}: images are a whole number (an int), but got {show(found)}")
+        call = gave(found, smallest_part, target, n, image_s, nbytes, bandwidth, start_s)
+        part = as_whole(found)
+        if part is None:
+            return failed(f"{call}; images are a whole number (an int)")
         if part < 1:
-            return failed(f"{call}: at least one image is needed, but got {part}")
+            return failed(f"{call}; at least one image is needed")
         sending_s = start_s + 2 * (n - 1) / n * nbytes / bandwidth
 
         def share(m, image_s=image_s, sending_s=sending_s):
@@ -364,9 +389,9 @@ def check_smallest_part(smallest_part: Callable[..., int]) -> Feedback:
 
         if share(part) < target - 1e-9:
             return failed(
-                f"{call}: with {part} image(s) only {100 * share(part):.1f} % of the time is "
-                f"computing, not {100 * target:g} %"
+                f"{call}; with so many only {100 * share(part):.2f} % of the time is computing, "
+                f"not {100 * target:g} %"
             )
         if part > 1 and share(part - 1) > target + 1e-9:
-            return failed(f"{call}: {part} images are more than needed")
+            return failed(f"{call}, which is more than needed")
     return passed("The smallest part for each of six machines.")

@@ -6,13 +6,13 @@ They check numbers, gradients and what is sent. Nothing is timed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
+from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
+from d2lperf.exercises.values import as_list, as_whole, close, off
 
 __all__ = [
     "check_accumulate",
@@ -21,10 +21,6 @@ __all__ = [
     "check_settings",
     "check_share_out",
 ]
-
-
-def _close(a: Any, b: float) -> bool:
-    return isinstance(a, (int, float)) and abs(a - b) <= 1e-9 * max(1.0, abs(b))
 
 
 # ---------------------------------------------------------------------------------- settings
@@ -63,13 +59,14 @@ def check_settings(settings: Callable[..., tuple[int, float, int]]) -> Feedback:
     ]
     for given, wanted in cases:
         found = settings(*given)
-        if not isinstance(found, tuple) or len(found) != 3:
-            return failed(f"wanted are three values (rows, lr, steps), but got {show(found)}")
-        for what, one, right in zip(("rows for each device", "lr", "steps"), found, wanted):
-            if not _close(one, right):
+        call, values = gave(found, settings, *given), as_list(found, 3)
+        if values is None:
+            return failed(f"{call}; wanted are three values (rows, lr, steps)")
+        for what, one, right in zip(("rows for each device", "lr", "steps"), values, wanted):
+            if not close(one, right):
                 return failed(
-                    f"{call_text(settings, *given)}: {what} cannot be {show(one)}; "
-                    f"with {given[-1]!r} {_RELATIONS[given[-1]][what]}"
+                    f"{call}; {what} is {off(one, right)}: with {given[-1]!r} "
+                    f"{_RELATIONS[given[-1]][what]}"
                 )
     try:
         found = settings(256, 0.1, 10, 60_000, 3, "curve")
@@ -110,16 +107,15 @@ def check_best_number(best_number: Callable[..., int]) -> Feedback:
         *model, most = given
         times = [_seconds(n, *model) for n in range(1, most + 1)]
         found = best_number(*given)
-        if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= most:
-            return failed(f"wanted is a whole number from 1 to {most}, but got {show(found)}")
+        call, number = f"{what}: {gave(found, best_number, *given)}", as_whole(found)
+        if number is None or not 1 <= number <= most:
+            return failed(f"{call}; wanted is a whole number from 1 to most")
         best = min(times)
-        if times[found - 1] > best * (1 + 1e-9):
-            return failed(
-                f"{what}, {call_text(best_number, *given)}: with {found} the step is longer "
-                "than with another number"
-            )
-        if found != times.index(best) + 1:
-            return failed(f"{what}: of equally good numbers the smallest is wanted, not {found}")
+        if times[number - 1] > best * (1 + 1e-9):
+            way = "fewer" if number > times.index(best) + 1 else "more"
+            return failed(f"{call}; with {way} devices the step is shorter")
+        if times[number - 1] == best and number != times.index(best) + 1:
+            return failed(f"{call}; of equally good numbers the smallest is wanted")
     return passed("More devices as long as they help, and no longer.")
 
 
@@ -155,23 +151,33 @@ def check_share_out(
         (97, [2.5, 7.0, 0.8, 3.1]),
     ]
     for rows, speeds in cases:
-        call = call_text(share_out, rows, speeds)
         found = share_out(rows, list(speeds))
-        if not isinstance(found, tuple) or len(found) != 2:
-            return failed(f"wanted is a pair (pieces, gain), but got {show(found)}")
-        pieces, gain = list(found[0]), found[1]
-        if len(pieces) != len(speeds):
-            return failed(f"{call}: wanted is one piece for each device, but got {show(pieces)}")
-        if any(isinstance(p, bool) or not isinstance(p, int) or p < 0 for p in pieces):
-            return failed(f"{call}: pieces are whole numbers from 0, but got {show(pieces)}")
-        if sum(pieces) != rows:
-            return failed(f"{call}: the pieces {pieces} are {sum(pieces)} rows in all")
-        seconds, best = max(p / s for p, s in zip(pieces, speeds)), _shared_out(rows, speeds)
-        if seconds > best * (1 + 1e-9):
-            return failed(f"{call}: with {pieces} the last device could be done earlier")
-        if not _close(gain, rows / max(speeds) / best):
-            return failed(f"{call}: the pieces are right, but the gain is not {show(gain)}")
+        call, pair = gave(found, share_out, rows, speeds), as_list(found, 2)
+        if pair is None:
+            return failed(f"{call}; wanted is a pair (pieces, gain)")
+        pieces, gain = as_list(pair[0], len(speeds)), pair[1]
+        if pieces is None:
+            return failed(f"{call}; wanted is a list with one piece for each device")
+        problem = _wrong_pieces(pieces, rows, speeds)
+        if problem:
+            return failed(f"{call}; {problem}")
+        right = rows / max(speeds) / _shared_out(rows, speeds)
+        if not close(gain, right):
+            return failed(f"{call}; the pieces are right, but the gain is {off(gain, right)}")
     return passed("No device finishes later than necessary, and the gain is right.")
+
+
+def _wrong_pieces(pieces: Sequence[object], rows: int, speeds: Sequence[float]) -> str:
+    """What is wrong with the rows for each device; "" where nothing is."""
+    whole = [as_whole(piece) for piece in pieces]
+    if None in whole or min(whole) < 0:
+        return "pieces are whole numbers from 0"
+    if sum(whole) != rows:
+        return f"the pieces are {sum(whole)} rows in all"
+    seconds = max(piece / speed for piece, speed in zip(whole, speeds))
+    if seconds > _shared_out(rows, speeds) * (1 + 1e-9):
+        return "with other pieces the last device is done earlier"
+    return ""
 
 
 # -------------------------------------------------------------------------------- accumulate
@@ -273,11 +279,13 @@ def check_buckets(buckets: Callable[[list[int], int, int], list[int]]) -> Feedba
         ([6], 6, 6, [6]),
     ]
     for sizes, first, cap, wanted in cases:
-        call, found = call_text(buckets, sizes, first, cap), buckets(list(sizes), first, cap)
-        if not isinstance(found, (list, tuple)):
-            return failed(f"{call}: wanted is a list, but got {show(found)}")
-        if sum(found) != sum(sizes):
-            return failed(f"{call}: the buckets {show(found)} hold {sum(found)} bytes in all")
-        if list(found) != wanted:
-            return failed(f"{call}: {show(found)} are not the buckets; each byte is there, though")
+        found = buckets(list(sizes), first, cap)
+        call, held = gave(found, buckets, sizes, first, cap), as_list(found)
+        if held is None or None in map(as_whole, held):
+            return failed(f"{call}; wanted is a list of bytes")
+        if sum(held) != sum(sizes):
+            return failed(f"{call}; these buckets hold {sum(held)} bytes in all")
+        if held != wanted:
+            k = next(i for i, (a, b) in enumerate(zip(held, wanted)) if a != b)
+            return failed(f"{call}; each byte is there, but bucket {k + 1} is not as DDP fills it")
     return passed("From the last gradient to the first, closed as soon as full.")

@@ -7,15 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
+from d2lperf.exercises import Feedback, call_text, checker, failed, gave, passed, show
+from d2lperf.exercises.values import as_list, as_number, as_whole, close, off
 
 __all__ = ["check_cheaper", "check_held", "check_interval", "check_micro", "check_schedule"]
-
-
-def _close(a: Any, b: float) -> bool:
-    return isinstance(a, (int, float)) and abs(a - b) <= 1e-9 * max(1.0, abs(b))
 
 
 # -------------------------------------------------------------------------------------- held
@@ -43,10 +39,10 @@ def check_held(held: Callable[..., float]) -> Feedback:
         whole = [weight if stage < 3 else 0, gradient if stage < 2 else 0, state * (stage < 1)]
         wanted = sum(whole) + (weight + gradient + state - sum(whole)) / n
         found = held(stage, n, weight, gradient, state)
-        if not _close(found, wanted):
+        if not close(found, wanted):
             return failed(
-                f"{call_text(held, stage, n, weight, gradient, state)} cannot be {show(found)}: "
-                f"stage {stage} shards {shares[stage]}"
+                f"{gave(found, held, stage, n, weight, gradient, state)}, which is "
+                f"{off(found, wanted)}: stage {stage} shards {shares[stage]}"
             )
     return passed("What is sharded is divided by the ranks, the rest is there on each of them.")
 
@@ -62,14 +58,15 @@ def check_micro(fewest: Callable[[int, float], int]) -> Feedback:
         fewest: function of the number of stages and of the largest share of idle time.
     """
     for stages, share in [(2, 0.5), (2, 0.2), (4, 0.25), (4, 0.3), (8, 0.1), (8, 0.06), (1, 0.1)]:
-        call, found = call_text(fewest, stages, share), fewest(stages, share)
-        if isinstance(found, bool) or not isinstance(found, int) or found < 1:
-            return failed(f"{call}: wanted is a whole number from 1, but got {show(found)}")
-        idle = (stages - 1) / (found + stages - 1)
+        found = fewest(stages, share)
+        call, micro = gave(found, fewest, stages, share), as_whole(found)
+        if micro is None or micro < 1:
+            return failed(f"{call}; wanted is a whole number from 1")
+        idle = (stages - 1) / (micro + stages - 1)
         if idle > share + 1e-12:
-            return failed(f"{call}: with {found} micro-batches the bubble is {idle:.3f}")
-        if found > 1 and (stages - 1) / (found + stages - 2) <= share + 1e-12:
-            return failed(f"{call}: {found} are enough, but fewer would be")
+            return failed(f"{call}; with so many micro-batches the bubble is {idle:.3f}")
+        if micro > 1 and (stages - 1) / (micro + stages - 2) <= share + 1e-12:
+            return failed(f"{call}; these are enough, but fewer would be")
     return passed("Enough to fill the pipeline, and no more.")
 
 
@@ -92,26 +89,23 @@ def check_interval(lost: Callable[..., float], best: Callable[..., float]) -> Fe
     """
     for save_s, failure_s in [(10.0, 86_400.0), (60.0, 36_000.0), (1.0, 3600.0)]:
         for interval_s in (100.0, 1000.0, 3000.0):
-            wanted, found = (
-                _lost_s(interval_s, save_s, failure_s),
-                lost(interval_s, save_s, failure_s),
-            )
-            if not _close(found, wanted):
+            wanted = _lost_s(interval_s, save_s, failure_s)
+            found = lost(interval_s, save_s, failure_s)
+            if not close(found, wanted):
                 return failed(
-                    f"{call_text(lost, interval_s, save_s, failure_s)} cannot be {show(found)}: "
-                    "each interval costs one saving; each failure half an interval on average"
+                    f"{gave(found, lost, interval_s, save_s, failure_s)}, which is "
+                    f"{off(found, wanted)}: each interval costs one saving; each failure half an "
+                    "interval on average"
                 )
         found = best(save_s, failure_s)
-        if not isinstance(found, (int, float)) or isinstance(found, bool) or found <= 0:
-            return failed(
-                f"{call_text(best, save_s, failure_s)}: wanted are seconds, but got {show(found)}"
-            )
-        least = _lost_s((2 * save_s * failure_s) ** 0.5, save_s, failure_s)
-        if _lost_s(found, save_s, failure_s) > least * (1 + 1e-6):
-            return failed(
-                f"{call_text(best, save_s, failure_s)}: another interval than {show(found)} "
-                "loses less"
-            )
+        call, interval_s = gave(found, best, save_s, failure_s), as_number(found)
+        if interval_s is None or interval_s <= 0:
+            return failed(f"{call}; wanted are seconds")
+        right = (2 * save_s * failure_s) ** 0.5
+        least = _lost_s(right, save_s, failure_s)
+        if _lost_s(interval_s, save_s, failure_s) > least * (1 + 1e-6):
+            way = "shorter" if interval_s > right else "longer"
+            return failed(f"{call}; a {way} interval loses less")
     return passed("Young's interval: neither saving all the time nor repeating half the run.")
 
 
@@ -133,15 +127,17 @@ def check_cheaper(cheaper: Callable[[int, int, int, int], str]) -> Feedback:
         (1024, 4096, 8192, 8),
         (4096, 512, 1024, 2),
         (64, 2048, 1024, 64),
+        (256, 512, 512, 4),  # as many bytes, not fewer
     ]:
-        call, found = call_text(cheaper, width, wide, batch, n), cheaper(width, wide, batch, n)
+        found = cheaper(width, wide, batch, n)
+        call = gave(found, cheaper, width, wide, batch, n)
         if found not in ("tensor", "data"):
-            return failed(f'{call}: wanted is "tensor" or "data", but got {show(found)}')
+            return failed(f'{call}; wanted is "tensor" or "data"')
         gradients, activations = 2 * width * wide * 4, 2 * batch * width * 4
         if found != ("tensor" if activations < gradients else "data"):
             return failed(
-                f"{call} cannot be {found!r}: a step all-reduces {gradients:,} bytes of gradients "
-                f"or {activations:,} bytes of activations"
+                f"{call}; in float32, a step all-reduces {gradients:,} bytes of gradients or "
+                f"{activations:,} bytes of activations"
             )
     return passed("The batch against the inner width decides.")
 
@@ -183,6 +179,25 @@ def _turns(orders: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
     return turn, []
 
 
+def _wrong_tasks(order: Sequence[object], micro: int) -> str:
+    """Which tasks of a stage are not as they should be; "" where all are."""
+    odd = [task for task in order if not isinstance(task, str) or not _TASK.fullmatch(task)]
+    if odd:
+        return f'{show(odd[0])} is not of the form "F0" or "B0"'
+    if sorted(order) != sorted(f"{kind}{i}" for kind in "FB" for i in range(micro)):
+        return "every micro-batch goes forward once and backward once"
+    return ""
+
+
+def _in_flight(order: Sequence[str]) -> int:
+    """The most micro-batches that have gone forward and not yet backward."""
+    ahead = most = 0
+    for task in order:
+        ahead += 1 if task[0] == "F" else -1
+        most = max(most, ahead)
+    return most
+
+
 @checker
 def check_schedule(one_f_one_b: Callable[[int, int, int], list[str]]) -> Feedback:
     """Check the order of forward and backward passes of a pipeline under 1F1B.
@@ -195,28 +210,18 @@ def check_schedule(one_f_one_b: Callable[[int, int, int], list[str]]) -> Feedbac
         orders = []
         for stage in range(stages):
             call = call_text(one_f_one_b, stage, stages, micro)
-            order = one_f_one_b(stage, stages, micro)
-            if not isinstance(order, (list, tuple)):
-                return failed(f"{call}: wanted is a list, but got {show(order)}")
-            odd = [t for t in order if not isinstance(t, str) or not _TASK.fullmatch(t)]
-            if odd:
-                return failed(f'{call}: {show(odd[0])} is not of the form "F0" or "B0"')
-            wanted = [f"{kind}{i}" for kind in "FB" for i in range(micro)]
-            if sorted(order) != sorted(wanted):
-                return failed(
-                    f"{call}: every micro-batch goes forward once and backward once, {len(wanted)} "
-                    f"tasks in all, but got {show(list(order))}"
-                )
-            ahead = most = 0
-            for task in order:
-                ahead += 1 if task[0] == "F" else -1
-                most = max(most, ahead)
+            found = one_f_one_b(stage, stages, micro)
+            order = as_list(found)
+            problem = "wanted is a list" if order is None else _wrong_tasks(order, micro)
+            if problem:
+                return failed(f"{call} gave {show(found, 100)}; {problem}")
+            most = _in_flight(order)
             if most > stages - stage:
                 return failed(
-                    f"{call}: {most} micro-batches are in flight at a time; "
-                    f"{stages - stage} are allowed"
+                    f"{call} gave {show(found, 100)}; {most} micro-batches are in flight at a "
+                    "time, more than stages - stage"
                 )
-            orders.append(list(order))
+            orders.append(order)
         turns, stuck = _turns(orders)
         if stuck:
             return failed(
@@ -226,6 +231,6 @@ def check_schedule(one_f_one_b: Callable[[int, int, int], list[str]]) -> Feedbac
         if turns > least:
             return failed(
                 f"{stages} stages, {micro} micro-batches: the order is possible, but takes "
-                f"{turns} turns; GPipe needs {least}"
+                f"{turns} turns, more than GPipe's"
             )
     return passed("No stage waits in vain, and few micro-batches are in flight.")

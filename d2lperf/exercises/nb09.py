@@ -5,14 +5,21 @@ They check numbers, sums and what is sent. Nothing is timed.
 
 from __future__ import annotations
 
+import json
+import math
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import cloudpickle
 import torch
 
-from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
+from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
+from d2lperf.exercises.values import as_list, as_number, close, off
 
 __all__ = [
     "check_both_ways_s",
@@ -22,14 +29,6 @@ __all__ = [
     "check_reduce_while_computing",
     "check_two_way_ring",
 ]
-
-
-def _is_number(x: Any) -> bool:
-    return isinstance(x, (int, float)) and not isinstance(x, bool)
-
-
-def _close(a: float, b: float) -> bool:
-    return abs(a - b) <= 1e-9 * max(1e-12, abs(b))
 
 
 # ------------------------------------------------------------------------------- both_ways_s
@@ -49,16 +48,14 @@ def check_both_ways_s(both_ways_s: Callable[..., float]) -> Feedback:
         ("a link for each neighbour", (4, 16e6, 1e-5, 1e-10, True), 6e-5 + 1.2e-3),
         ("messages alone", (8, 0, 1e-5, 1e-10, True), 14e-5),
         ("bytes alone", (8, 1e9, 0.0, 1e-10, True), 0.0875),
-        ("two workers have one neighbour each", (2, 1e6, 1e-5, 1e-9, True), 2e-5 + 1e-3),
+        ("two workers have one neighbour each", (2, 1e6, 1e-5, 1e-9, True), 4e-5 + 1e-3),
+        ("two workers, one link anyway", (2, 1e6, 1e-5, 1e-9, False), 4e-5 + 1e-3),
         ("one worker has nothing to do", (1, 1e6, 1e-5, 1e-9, True), 0.0),
     ]
     for what, given, wanted in cases:
         found = both_ways_s(*given)
-        if not _is_number(found):
-            return failed(f"wanted are seconds, but got {show(found)}")
-        if not _close(found, wanted):
-            way = "too much" if found > wanted else "too little"
-            return failed(f"{what}: {call_text(both_ways_s, *given)} cannot be {found:g}, {way}")
+        if not close(found, wanted):
+            return failed(f"{what}: {gave(found, both_ways_s, *given)}, {off(found, wanted)}")
     return passed("Both directions help where they do not share a link.")
 
 
@@ -82,16 +79,21 @@ def check_overlapped_s(overlapped_s: Callable[[list, list], float]) -> Feedback:
         ("the first is large", [1, 1, 1], [9, 1, 1], 12),
         ("nothing to send at the end", [1, 5], [2, 0], 6),
         ("no layers", [], [], 0),
+        ("a long first message hides two layers", [1, 1, 5], [5, 1, 1], 8),
+        ("a long message after a long layer", [1, 5, 1], [1, 5, 1], 12),
     ]
     for what, compute_s, send_s, wanted in cases:
         found = overlapped_s(list(compute_s), list(send_s))
-        if not _is_number(found):
-            return failed(f"wanted are seconds, but got {show(found)}")
-        if not _close(found, wanted):
-            call = call_text(overlapped_s, compute_s, send_s)
-            hint = "a gradient is sent before it is computed, or two at once"
-            hint = "something waits that could go on" if found > wanted else hint
-            return failed(f"{what}: {call} is not {found:g}: {hint}")
+        if close(found, wanted):
+            continue
+        call = f"{what}: {gave(found, overlapped_s, compute_s, send_s)}"
+        if as_number(found) is None:
+            return failed(f"{call}; wanted are seconds")
+        if as_number(found) > wanted:
+            return failed(f"{call}, too large: something waits that could go on")
+        return failed(
+            f"{call}, too small: a gradient is sent before it is computed, or two at once"
+        )
     return passed("Each gradient leaves as soon as it is there and the link is free.")
 
 
@@ -106,36 +108,111 @@ def check_homes(homes: Callable[[int, list[str], int], Sequence[str]]) -> Feedba
         homes: function of a key, the names of the servers and the number of copies that returns
             the names of as many different servers.
     """
-    servers, keys = [f"server {name}" for name in "abcde"], range(2000)
     for copies in (1, 2, 5):
-        found = homes(7, list(servers), copies)
-        if not isinstance(found, (list, tuple)) or len(found) != copies:
-            return failed(f"wanted is a list of {copies} servers, but got {show(found)}")
-        if not set(found) <= set(servers):
-            return failed(f"{show(found)}: some of these are not among the servers")
-        if len(set(found)) < copies:
-            return failed(f"the copies of a key must be on different servers, not on {show(found)}")
-    before = {key: set(homes(key, list(servers), 2)) for key in keys}
-    shuffled = random.Random(0).sample(servers, len(servers))
-    if any(set(homes(key, list(shuffled), 2)) != before[key] for key in keys):
-        return failed("another order of the same servers gives other homes: workers would disagree")
-    shares = Counter(server for found in before.values() for server in found)
-    mean = 2 * len(keys) / len(servers)
-    for server in servers:
-        if not 0.7 * mean < shares[server] < 1.3 * mean:
-            text = f"{server} has {shares[server]} of {2 * len(keys)} copies"
-            return failed(f"{text}; equally shared, it would have about {mean:.0f}")
-    for lost in servers:
-        left = [server for server in servers if server != lost]
-        after = {key: set(homes(key, list(left), 2)) for key in keys}
-        stayed = [key for key in keys if lost not in before[key]]
-        moved = sum(after[key] != before[key] for key in stayed)
-        if moved:
-            text = f"{lost} is lost; {moved} of {len(stayed)} keys that it never had move"
-            return failed(f"{text}, but only its own keys may")
-        if any(not before[key] - {lost} <= after[key] for key in keys):
-            return failed(f"{lost} is lost; a copy that still exists is not among the new homes")
+        found = homes(7, list(_SERVERS), copies)
+        problem = _wrong_names(found, copies)
+        if problem:
+            return failed(f"{gave(found, homes, 7, _SERVERS, copies)}; {problem}")
+    before = _kept(homes, _SERVERS)
+    problem = _disagreement(homes, before) or _uneven(before)
+    for lost in _SERVERS:
+        problem = problem or _moved(homes, before, lost)
+    if problem:
+        return failed(problem)
     return passed("A lost server moves its own keys, and their other copies stay where they are.")
+
+
+_SERVERS = [f"server {name}" for name in "abcde"]
+_KEYS = range(2000)
+
+
+def _kept(homes: Callable, servers: Sequence[str]) -> dict[int, set[str]]:
+    """The servers of each key, with two copies."""
+    return {key: set(homes(key, list(servers), 2)) for key in _KEYS}
+
+
+def _wrong_names(found: Any, copies: int) -> str:
+    """What is wrong with the servers of one key; "" where nothing is."""
+    names = as_list(found)
+    if names is None or len(names) != copies:
+        return "wanted is a list of as many servers as copies"
+    if not set(names) <= set(_SERVERS):
+        return "some of these are not among the servers"
+    if len(set(names)) < copies:
+        return "the copies of a key must be on different servers"
+    return ""
+
+
+def _disagreement(homes: Callable, before: dict[int, set[str]]) -> str:
+    """Why two workers would look for a key on different servers; "" where they do not."""
+    shuffled = random.Random(0).sample(_SERVERS, len(_SERVERS))
+    if _kept(homes, shuffled) != before:
+        return "another order of the same servers gives other homes: workers would disagree"
+    here, there = (set(homes(7, list(_SERVERS), 2)), before[7])
+    if here != there:
+        return f"asked twice, key 7 is on {sorted(there)} and on {sorted(here)}"
+    keys = list(_KEYS[:50])
+    for key, names in zip(keys, _in_another_process(homes, keys)):
+        if set(names) != before[key]:
+            return (
+                f"key {key} is on {sorted(before[key])}, but in another process on "
+                f"{sorted(names)}: workers would disagree"
+            )
+    return ""
+
+
+_ASK = """
+import json, sys
+import cloudpickle
+homes, keys, servers = cloudpickle.loads(sys.stdin.buffer.read())
+print(json.dumps([list(homes(key, list(servers), 2)) for key in keys]))
+"""
+
+
+def _in_another_process(homes: Callable, keys: Sequence[int]) -> list[list[str]]:
+    """What the function returns in a process whose `hash` of texts differs from this one's."""
+    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
+    path = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", _ASK],
+        input=cloudpickle.dumps((homes, keys, _SERVERS)),
+        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    if done.returncode:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise AssertionError(f"in a new process it raises {''.join(last)}")
+    return json.loads(done.stdout)
+
+
+def _uneven(before: dict[int, set[str]]) -> str:
+    """Which server has far more or fewer copies than its share; "" where none has."""
+    shares = Counter(server for found in before.values() for server in found)
+    mean = 2 * len(_KEYS) / len(_SERVERS)
+    for server in _SERVERS:
+        if not 0.7 * mean < shares[server] < 1.3 * mean:
+            return (
+                f"{server} has {shares[server]} of {2 * len(_KEYS)} copies on {len(_SERVERS)} "
+                "servers: not about equally many"
+            )
+    return ""
+
+
+def _moved(homes: Callable, before: dict[int, set[str]], lost: str) -> str:
+    """What is wrong after a server is lost; "" where nothing is."""
+    after = _kept(homes, [server for server in _SERVERS if server != lost])
+    stayed = [key for key in _KEYS if lost not in before[key]]
+    moved = sum(after[key] != before[key] for key in stayed)
+    if moved:
+        return (
+            f"{lost} is lost; {moved} of {len(stayed)} keys that it never had move, but only its "
+            "own keys may"
+        )
+    if any(not before[key] - {lost} <= after[key] for key in _KEYS):
+        return f"{lost} is lost; a copy that still exists is not among the new homes"
+    return ""
 
 
 # ------------------------------------------------------------------------------ two_way_ring
@@ -176,17 +253,25 @@ class _Wire:
         return dist.irecv(piece, sender)
 
 
-def _try_two_ways(two_way_ring: Callable) -> list[tuple[bool, dict[int, int], bool]]:
-    """In a worker: for each size whether the sum is right, bytes by receiver, both at once."""
+class _Sent(NamedTuple):
+    """What one worker did with a vector of one size."""
+
+    given: list[float]
+    result: list[float]
+    nbytes: dict[int, int]  # by receiver
+    both_at_once: bool
+
+
+def _try_two_ways(two_way_ring: Callable) -> list[_Sent]:
+    """In a worker: what happens with a vector of each size."""
     import torch.distributed as dist
 
-    rank, n, found = dist.get_rank(), dist.get_world_size(), []
+    rank, found = dist.get_rank(), []
     for size in _SIZES:
-        wire, numbers = _Wire(), torch.arange(size, dtype=torch.float32)
-        data = numbers + 100 * rank
+        wire, data = _Wire(), torch.arange(size, dtype=torch.float32) + 100 * rank
+        given = data.tolist()
         two_way_ring(data, wire)
-        right = torch.equal(data, n * numbers + 50 * n * (n - 1))
-        found.append((right, dict(wire.sent), wire.both))
+        found.append(_Sent(given, data.tolist(), dict(wire.sent), wire.both))
     return found
 
 
@@ -201,24 +286,42 @@ def check_two_way_ring(two_way_ring: Callable[[torch.Tensor, Any], None]) -> Fee
 
     for n in (2, 3, 4):
         by_rank = launch(_try_two_ways, n, (two_way_ring,), backend="gloo", timeout_s=20, threads=1)
-        for rank, found in enumerate(by_rank):
-            neighbours = {(rank + 1) % n, (rank - 1) % n}
-            for size, (right, counts, both) in zip(_SIZES, found):
-                what = f"{size} numbers on {n} workers"
-                if not right:
-                    return failed(f"{what}: rank {rank} ends without the sum")
-                if not set(counts) <= neighbours:
-                    return failed(
-                        f"{what}: rank {rank} sends to {sorted(set(counts) - neighbours)}"
-                    )
-                half = -(-size // 2)
-                most = 4 * 2 * (n - 1) * -(-half // n) * (1 if n > 2 else 2)
-                if counts and max(counts.values()) > most:
-                    text = f"rank {rank} sends {max(counts.values())} bytes to one neighbour"
-                    return failed(f"{what}: {text}, at most {most} are needed")
-                if n > 2 and size >= 2 * n and not both:
-                    return failed(f"{what}: rank {rank} never sends in both directions at once")
+        for i, size in enumerate(_SIZES):
+            here = [found[i] for found in by_rank]
+            for rank, sent in enumerate(here):
+                problem = _wrong_sum(sent, here) or _wrong_messages(sent, rank, n)
+                if problem:
+                    return failed(f"{size} numbers on {n} workers: rank {rank} {problem}")
     return passed("Each half goes its own way round, at the same time.")
+
+
+def _wrong_sum(sent: _Sent, workers: Sequence[_Sent]) -> str:
+    """Where a result is not the sum; "" where it is everywhere."""
+    sums = [sum(column) for column in zip(*(worker.given for worker in workers))]
+    if sent.result == sums:
+        return ""
+    place = next(i for i, (a, b) in enumerate(zip(sent.result, sums)) if a != b)
+    given = [worker.given[place] for worker in workers]
+    return f"ends with {sent.result[place]:g} at place {place}, where the workers had {given}"
+
+
+def _wrong_messages(sent: _Sent, rank: int, n: int) -> str:
+    """What is wrong with what a rank sent; "" where nothing is."""
+    size, neighbours = len(sent.given), {(rank + 1) % n, (rank - 1) % n}
+    others = sorted(set(sent.nbytes) - neighbours)
+    if others:
+        return f"sends to {others}, not to its neighbours alone"
+    rings = 1 if n > 2 else 2  # of two workers, both neighbours are the same
+    chunk = math.ceil(math.ceil(size / 2) / n)  # numbers
+    most = 4 * 2 * (n - 1) * chunk * rings
+    if max(sent.nbytes.values(), default=0) > most:
+        return (
+            f"sends {max(sent.nbytes.values())} bytes to one neighbour, more than 2 (n - 1) "
+            "chunks of each ring"
+        )
+    if n > 2 and size >= 2 * n and not sent.both_at_once:
+        return "never sends in both directions at once"
+    return ""
 
 
 # ---------------------------------------------------------------------------------- compress
@@ -243,30 +346,28 @@ def check_compress(compress: Callable[..., tuple]) -> Feedback:
         given = torch.tensor(gradient), torch.tensor(left)
         call, total = f"compress({gradient}, {left}, {k})", sum(given)
         found = compress(*given, k)
-        if not isinstance(found, tuple) or len(found) != 3:
-            return failed(f"wanted are (places, values, left), but got {show(found)}")
+        parts = as_list(found, 3)
+        if parts is None:
+            return failed(f"{call} gave {show(found)}; wanted are (places, values, left)")
         if given[0].tolist() != gradient or given[1].tolist() != left:
             return failed(f"{call} changes its arguments")
-        places, values, rest = found
-        sizes = [torch.as_tensor(x).shape for x in found]
+        sizes = [torch.as_tensor(x).shape for x in parts]
         if sizes != [(k,), (k,), (len(gradient),)]:
             text = f"wanted are {k} places, {k} values and {len(gradient)} numbers left"
             return failed(
                 f"{call}: {text}, but got shapes {', '.join(map(str, map(tuple, sizes)))}"
             )
+        places, values, rest = (torch.as_tensor(x) for x in parts)
+        told = f"{call} gave {places.tolist()}, {values.tolist()}, {rest.tolist()}"
         sent = torch.zeros(len(gradient))
-        sent[places] = values
+        sent[places] = values.to(sent.dtype)
         if not torch.equal(sent + rest, total):
-            return failed(
-                f"{call}: what is sent and what is left do not add up to {total.tolist()}"
-            )
+            return failed(f"{told}: what is sent and what is left are not gradient + left")
         wanted = total.abs().topk(k).values.sum()
         if sent.abs().sum() != wanted:
-            return failed(
-                f"{call}: of {total.tolist()}, these are not the {k} largest: {show(values)}"
-            )
+            return failed(f"{told}: of {total.tolist()}, these are not the {k} largest")
         if rest[places].any():
-            return failed(f"{call}: a part of an entry that was sent is left")
+            return failed(f"{told}: a part of an entry that was sent is left")
     return passed("The largest entries are sent; what is left is sent later.")
 
 

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import math
-import os
 import random
-import textwrap
-import warnings
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from d2lperf.machine import machine_card
-from d2lperf.measuring import sampling, stats
-from d2lperf.measuring.equality import check_results, snapshot, unfinished
-from d2lperf.measuring.results import Comparison, Measurement, Sweep
-from d2lperf.measuring.sampling import Instruments, Plan, Subject, Turns, undisturbed
-from d2lperf.measuring.verdict import least_rounds, precise, round_up, settled
-
-# Default budgets are multiplied by this. The tests' kernels set it to be done sooner.
-SHARE = float(os.environ.get("D2LPERF_BUDGET", 1))
-BUDGET_S = 0.5 * SHARE  # of measure
-# Of compare, in seconds for each function: how long we improve the precision, how long we look for
-# a function that varies by itself, and when sampling ends without a verdict.
-PRECISE_S, WATCH_S, LIMIT_S = 0.2 * SHARE, 0.75 * SHARE, 1.7 * SHARE
-ENOUGH_ROUNDS = 64  # to see whether a function varies by itself
-MOST_SLOW_S = 30.0 * SHARE  # in all, for functions so slow that few rounds fit
-# Rounds after which we look whether the verdicts are known: 2, 3, 4, 6, 8, 12, ...
-LOOKS = tuple(n for e in range(1, 24) for n in (2**e, 3 * 2 ** (e - 1)))
+from d2lperf.measuring import arguments, sampling
+from d2lperf.measuring.builds import Builds
+from d2lperf.measuring.defaults import BUDGET_S, CONFIDENCE, ISOLATED_MARGIN, MARGIN
+from d2lperf.measuring.equality import warn_if_unfinished
+from d2lperf.measuring.instruments import Instruments, instruments
+from d2lperf.measuring.neighbours import Neighbours
+from d2lperf.measuring.results import Comparison, Measurement
+from d2lperf.measuring.running import LOOKS, Run
+from d2lperf.measuring.sampling import Plan, Subject, Turns
+from d2lperf.measuring.sweeps import Sweep
+from d2lperf.measuring.undisturbed import undisturbed
+from d2lperf.progress import progress_bar
 
 
 def measure(
@@ -39,9 +31,9 @@ def measure(
     name: str | None = None,
     setup: Callable[[], Any] | None = None,
     budget_s: float = BUDGET_S,
-    confidence: float = 0.95,
+    threads: int | None = None,
+    confidence: float = CONFIDENCE,
     progress: bool | None = None,
-    instruments: Instruments | None = None,
 ) -> Measurement:
     """Time one function: first calls apart, then short samples until the median is known to 1 %.
 
@@ -54,7 +46,7 @@ def measure(
         name: shown in results; by default the function's name, or the code of a lambda.
         budget_s: seconds for everything, warm-up included. Two calls are made in any case.
         confidence: of the median's interval.
-        setup, progress, instruments: as for `compare`.
+        setup, threads, progress: as for `compare`.
 
     Returns:
         A `Measurement`, all times in seconds for one call.
@@ -65,21 +57,30 @@ def measure(
     >>> measure(lambda: sum(range(100)), budget_s=0.01).name
     'sum(range(100))'
     """
-    _check_callable(fn, "fn")
-    _check_options(setup, budget_s, confidence)
-    instruments = instruments or Instruments()
-    clock = instruments.clock
-    subject = Subject(name or _name_of(fn), fn, setup=setup, instruments=instruments)
+    arguments.check_callable(fn, "fn")
+    arguments.check_setup(setup)
+    arguments.check_budget(budget_s, confidence, threads)
+    tools = instruments()
+    clock = tools.clock
+    subject = Subject(name or arguments.name_of(fn), fn, setup=setup, tools=tools)
     samples_s: list[float] = []
     found = Measurement(subject.name, samples_s, subject.first_calls_s, confidence=confidence)
-    plan, began = Plan(0, 1, 1, math.inf), clock()
+    plan, began, neighbours = Plan(0, 1, 1, math.inf), clock(), Neighbours(tools)
+
+    def so_far() -> Measurement:
+        return replace(found, loops=plan.loops, samples_per_phase=plan.samples)
 
     def result() -> Measurement:
-        how = {"loops": plan.loops, "samples_per_phase": plan.samples, "elapsed_s": clock() - began}
-        return replace(found, machine=machine_card(touch=False), **how)
+        return replace(
+            so_far(),
+            elapsed_s=clock() - began,
+            machine=machine_card(touch=False),
+            others_cores=neighbours.cores_busy,
+            notes=neighbours.notes(),
+        )
 
-    with _kept(result), undisturbed(), _progress(progress, budget_s) as show:
-        _warn_if_unfinished(subject.name, subject.call())
+    with _kept(result), undisturbed(threads), progress_bar(budget_s, progress) as show:
+        warn_if_unfinished(subject.name, subject.call(), stacklevel=2)
         ends = began + budget_s
         call_s, left = subject.first_calls_s[0], ends - clock()
         if call_s < left:
@@ -99,10 +100,10 @@ def measure(
             if now + min(now - started, call_s * plan.calls) > ends:
                 break
             if len(samples_s) // plan.samples in LOOKS[4:]:
-                low, high = result().interval_s
+                low, high = so_far().interval_s
                 if high - low <= 0.02 * found.median_s:
                     break
-    return result()
+        return result()
 
 
 def compare(
@@ -113,19 +114,31 @@ def compare(
     rtol: float | None = None,
     atol: float | None = None,
     setup: Callable[[], Any] | None = None,
+    build: bool = False,
     budget_s: float | None = None,
+    threads: int | None = None,
     isolated: bool = False,
     margin: float | None = None,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     seed: int | None = None,
     progress: bool | None = None,
-    instruments: Instruments | None = None,
 ) -> Comparison:
-    """Tell which of several functions is faster and by how much, with an interval.
+    """Tell which of several functions is faster and by how much, with an interval and a verdict.
+
+    The verdict follows from the interval alone:
+
+    * *faster* or *slower*: the whole interval lies beyond the margin (2 % by default).
+    * *no difference above X %*: it does not, but it reaches at most 5 % from 1 (or the margin, if
+      that is larger). X is its farthest end, rounded up.
+    * *not decided*: the interval is wider. The reason says why, and which budget would decide.
+
+    More data turns "not decided" into one of the others and lowers X. It never takes a verdict
+    back.
 
     It compares lower quartiles, in rounds that seem undisturbed. The mean over many calls,
-    disturbances included, is another quantity. The first call is reported separately. Sampling
-    goes on until the verdicts are known; the intervals are wider to allow for it.
+    disturbances included, is another quantity. The first call is reported separately. Sampling goes
+    on until a difference is shown, or none above the margin, or the budget ends; the intervals are
+    wider to allow for it.
 
     Args:
         functions: name -> function (or a list of functions), each called without arguments, or
@@ -141,18 +154,24 @@ def compare(
             and 1e-7 for float64.
         setup: called before each sample, outside the clock, for functions that use up their input;
             a sample is then one call.
+        build: each value is a function that *makes* the function to be timed, such as a network
+            with weights of its own. It is made anew for each block of rounds, and the interval
+            covers how builds differ. Needed to compare programs: without it, a difference of up to
+            2 % may come from where the weights of these two copies lie in memory. Only one build
+            is alive at a time; results are compared for the first.
         budget_s: seconds for everything, warm-up included; a comparison that cannot be decided in
             them is refused, where possible before the warm-up. By default about half a second; up
             to 1.7 s for each function (three times that if isolated) where that does not decide,
             and up to 30 s for slow functions or slow first calls.
+        threads: torch's threads inside of an operation; by default as many as now. Functions with
+            several threads cannot be compared beside processes that keep the cores busy.
         isolated: run each function in a process of its own; for functions whose thread pools
             disturb each other. Takes seconds more, and is less precise.
-        margin: a difference smaller than this fraction does not count. By default 0.01, or
+        margin: a difference smaller than this fraction does not count. By default 0.02, or
             0.05 where functions are isolated.
         confidence: that all the intervals against the baseline hold together.
         seed: of the random orders; drawn anew by default.
         progress: show a progress bar; by default after a second.
-        instruments: clocks, synchronisation and random generator, for tests.
 
     Returns:
         A `Comparison`; `comparison["name"]` is the `Ratio` to the baseline.
@@ -170,35 +189,59 @@ def compare(
     >>> table["more"].verdict
     'slower'
     """
-    fns = _named(functions)
+    fns = arguments.named(functions)
     baseline = next(iter(fns)) if baseline is None else baseline
     if baseline not in fns:
         raise ValueError(f"the baseline {baseline!r} is not among the functions {list(fns)}.")
-    _check_options(setup, budget_s, confidence, check, rtol, atol)
+    arguments.check_setup(setup)
+    arguments.check_budget(budget_s, confidence, threads)
+    arguments.check_of_results(check, rtol, atol)
     if margin is None:
-        margin = 0.05 if isolated else 0.01
-    if not 0 <= margin < 1:
-        raise ValueError(f"margin is a fraction such as 0.01 for 1 %, but got {margin!r}.")
-    if isolated and instruments is not None:
-        raise ValueError("isolated=True: other processes cannot use the instruments; omit one.")
-    instruments = instruments or Instruments()
+        margin = ISOLATED_MARGIN if isolated else MARGIN
+    arguments.check_margin(margin)
+    if isolated and build:
+        raise ValueError(
+            "build=True makes functions anew in this process, and isolated=True keeps each in a "
+            "process of its own: choose one of them."
+        )
+    tools = instruments()
     if seed is not None:
-        instruments = replace(instruments, rng=random.Random(seed))
-    if isolated:
-        from d2lperf.processes.isolated import isolated_subjects
-
-        under_the_clock = isolated_subjects(fns, setup=setup)
-    else:
-        options = {"setup": setup, "instruments": instruments}
-        under_the_clock = nullcontext([Subject(name, fn, **options) for name, fn in fns.items()])
-    with under_the_clock as subjects:
+        tools = replace(tools, rng=random.Random(seed))
+    builds = Builds(fns, tools.rng) if build else None
+    with undisturbed(threads), _under_the_clock(fns, builds, setup, isolated, tools) as subjects:
         rules = sampling.ISOLATED_RULES if isolated else sampling.RULES
-        turns = Turns(subjects, baseline, instruments=instruments, rules=rules)
-        run = _Run(turns, Comparison(turns.kept, confidence, margin, isolated))
-        with _kept(lambda: run.result(refusal="the comparison was cut off")), undisturbed():
-            run.check(check, rtol, atol)
+        turns = Turns(subjects, baseline, tools=tools, rules=rules)
+        turns.kept = replace(turns.kept, uses_up_input=setup is not None)
+        run = Run(turns, Comparison(turns.kept, confidence, margin, isolated), builds)
+        with _kept(lambda: run.result(refusal="the comparison was cut off")):
+            run.check(check, rtol, atol, stacklevel=2)
             run.sample(budget_s, progress)
         return run.result(machine=machine_card(touch=False))
+
+
+@contextmanager
+def _under_the_clock(
+    fns: dict[str, Callable],
+    builds: Builds | None,
+    setup: Callable | None,
+    isolated: bool,
+    tools: Instruments,
+) -> Iterator[list[Subject]]:
+    """Yield the functions as subjects: as they are, made anew, or each in its own process."""
+    if isolated:
+        if "processes" not in sampling.APART:
+            raise RuntimeError("isolated=True needs processes: import d2lperf.processes.isolated.")
+        with sampling.APART["processes"](fns, setup=setup) as subjects:
+            yield subjects
+        return
+    given = fns if builds is None else builds.first()
+    subjects = [Subject(name, fn, setup=setup, tools=tools) for name, fn in given.items()]
+    if builds is None:
+        yield subjects
+        return
+    del given  # nothing but the subjects may keep a build alive
+    with builds.collected():
+        yield subjects
 
 
 def sweep(make: Callable, values: Iterable, *, label: str = "size", **options: Any) -> Sweep:
@@ -206,7 +249,7 @@ def sweep(make: Callable, values: Iterable, *, label: str = "size", **options: A
 
     Args:
         make: takes a value and returns the functions to compare, as for `compare`.
-        values: what to vary.
+        values: what to vary: numbers, or anything else, such as dtypes or pairs of sizes.
         label: what the values are, for the table and the figure.
         options: of `compare`, for every value.
 
@@ -214,181 +257,12 @@ def sweep(make: Callable, values: Iterable, *, label: str = "size", **options: A
         A `Sweep`; `sweep[value]` is the `Comparison` for that value. An error's attribute `partial`
         is the `Sweep` until then.
     """
-    _check_callable(make, "make")
+    arguments.check_callable(make, "make")
     values, done = list(values), []
     with _kept(lambda: Sweep(label, values[: len(done)], done)):
         for value in values:
             done.append(compare(make(value), **options))
     return Sweep(label, values, done)
-
-
-class _Run:
-    """One comparison in progress: its steps in order, and the result at any moment."""
-
-    def __init__(self, turns: Turns, found: Comparison):
-        self.turns, self.found = turns, found
-        self.subjects, self.clock = turns.subjects, turns.instruments.clock
-        self.began, k = self.clock(), len(self.subjects)
-        self.need = least_rounds(found.confidence, k - 1)
-        # Limits are seconds for each function, three times as many for one in its own process.
-        self.shares = 3 * k if found.isolated else k
-
-    def result(self, **others: Any) -> Comparison:
-        """The comparison as it stands."""
-        elapsed_s = self.clock() - self.began
-        return replace(self.found, rounds=self.turns.rounds(), elapsed_s=elapsed_s, **others)
-
-    def check(self, check: bool | Callable, rtol: float | None, atol: float | None) -> None:
-        """Call each function once; unless told otherwise compare what they return."""
-        wanted, baseline = check is not False, self.found.baseline
-        # The baseline first: every other result is compared at once and need not be kept.
-        for subject in sorted(self.subjects, key=lambda s: s.name != baseline):
-            result = subject.first_result(wanted or not self.found.isolated)
-            _warn_if_unfinished(subject.name, result)
-            if wanted and subject.name == baseline:
-                expected = snapshot(result)
-            elif wanted:
-                check_results(subject.name, baseline, expected, result, check, rtol, atol)
-        self.found = replace(self.found, checked=wanted)
-
-    def sample(self, budget_s: float | None, progress: bool | None) -> None:
-        """Warm up, take rounds until the verdicts are known or the time is up."""
-        ends = self.began + (math.inf if budget_s is None else budget_s)
-        calls_s: dict[str, float] = {}
-        # The slowest first: it decides whether the budget suffices.
-        for subject in sorted(self.subjects, key=lambda s: -s.first_calls_s[0]):
-            left, least_s = ends - self.clock(), 2 * self.need * sum(calls_s.values())
-            if left < max(subject.first_calls_s[0] / 2, least_s):
-                firsts_s = sum(s.first_calls_s[0] for s in self.subjects)
-                return self._refuse(ends, max(least_s, 2 * self.need * firsts_s))
-            most_s = LIMIT_S * self.shares if budget_s is None else left
-            calls_s[subject.name] = subject.warm_up(most_s / (4 * len(self.subjects)))
-        began = self.clock()
-        self.turns.begin(calls_s, before_s=began - self.began)
-        ends, needed_s = self._ends(budget_s, began), self.need * self.turns.round_s()
-        if began + needed_s > ends * (1 + 1e-9):
-            return self._refuse(ends, needed_s)
-        with _progress(progress, ends - self.began) as show:
-            threaded = self._take_rounds(budget_s, show)
-        # Thread pools may be in each other's way. Functions on one thread cannot be.
-        if not threaded or self.found.isolated:
-            return
-        plans = self.turns.plans
-        if max(calls_s[name] * plans[name].loops for name in plans) > sampling.RULES.slow_s:
-            note = "whether thread pools disturb each other is not checked for calls this long"
-            self.found.notes.append(note)
-        else:
-            self.found = replace(self.found, refusal=sampling.find_interference(self.turns))
-
-    def _ends(self, budget_s: float | None, began: float) -> float:
-        """When sampling that has begun then ends: without a budget, later for slow functions."""
-        if budget_s is not None:
-            return self.began + budget_s
-        slow_s = 3 * self.need * self.turns.round_s(quickest=True)
-        after_s = max(WATCH_S * self.shares, min(slow_s, MOST_SLOW_S))
-        return max(self.began + LIMIT_S * self.shares, began + after_s)
-
-    def _refuse(self, ends: float, needed_s: float) -> None:
-        """Give up before the rounds; say which budget would do."""
-        now = self.clock()
-        enough_s = round_up(now - self.began + 1.5 * needed_s)
-        refusal = (
-            f"the rounds that an interval needs take about {needed_s:.2g} s, and the budget leaves "
-            f"{max(0.0, ends - now):.2g} s: budget_s={enough_s:g} should decide"
-        )
-        self.found = replace(self.found, refusal=refusal)
-
-    def _take_rounds(self, budget_s: float | None, show: Callable[[float], None]) -> bool:
-        """Take rounds until all is known or the time is up; were several threads at work?"""
-        turns, began, cpu_clock = self.turns, self.clock(), self.turns.instruments.cpu_clock
-        cpu, varied = cpu_clock(), [""] * (len(self.subjects) - 1)
-        while True:
-            looks = turns.take() and turns.count in LOOKS
-            now = self.clock()
-            threaded = cpu_clock() - cpu > sampling.THREADED * (now - began)
-            show(now - self.began)
-            if looks and (turns.count >= ENOUGH_ROUNDS or now >= began + WATCH_S * self.shares):
-                run = self.result()
-                ratios = [run[name] for name in run.names if name != run.baseline]
-                narrow = now >= began + PRECISE_S * self.shares or all(map(precise, ratios))
-                # A neighbour can hit one function for a while: two looks must say that it varies.
-                before, varied = varied, [ratio.varies for ratio in ratios]
-                sure = {*varied} <= {"", *before}
-                if narrow and sure and all(settled(ratio, run.margin) for ratio in ratios):
-                    return threaded
-            ends = self._ends(budget_s, began)
-            # Room for the check for thread pools, where there will be one.
-            reserve_s = len(self.subjects) * sampling.CHECK_S if threaded else 0.0
-            if now + turns.round_s() > ends - min(reserve_s, 0.2 * (ends - self.began)):
-                return threaded
-
-
-def _check_callable(fn: Any, what: str) -> None:
-    if not callable(fn):
-        kind = type(fn).__name__
-        raise TypeError(f"{what} must be a function, but got {kind}; wrap the work: lambda: net(x)")
-
-
-def _named(functions: Mapping[str, Callable] | Iterable[Callable]) -> dict[str, Callable]:
-    """Return name -> function, or raise an error that says what is wrong."""
-    wanted = 'a dictionary of functions, such as {"eager": f, "scripted": g}'
-    if callable(functions) or isinstance(functions, str) or not isinstance(functions, Iterable):
-        raise TypeError(f"compare takes {wanted}, but got {type(functions).__name__}.")
-    if isinstance(functions, Mapping):
-        pairs = [(str(name), fn) for name, fn in functions.items()]
-    else:
-        pairs = [(_name_of(fn), fn) for fn in functions]
-    for name, fn in pairs:
-        _check_callable(fn, repr(name))
-    found, names = dict(pairs), [name for name, _ in pairs]
-    if len(found) < len(names):
-        raise ValueError(f"two functions share a name: {names}. Give {wanted}.")
-    if len(found) < 2:
-        raise ValueError(f"compare needs at least two functions: {names}. measure() times one.")
-    return found
-
-
-def _name_of(fn: Callable) -> str:
-    """A function's name; of a lambda the text of its code."""
-    name = getattr(fn, "__name__", None) or type(fn).__name__
-    if name != "<lambda>":
-        return name
-    text = ""
-    with suppress(OSError, TypeError, SyntaxError, ValueError):
-        code, source = fn.__code__, "".join(inspect.findsource(fn)[0])
-        lambdas = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Lambda))
-        found = [node.body for node in lambdas if node.lineno == code.co_firstlineno]
-        if len(found) > 1 and hasattr(code, "co_positions"):  # not before Python 3.11
-            places = set(code.co_positions())
-            ends = [(b.lineno, b.end_lineno, b.col_offset, b.end_col_offset) for b in found]
-            found = [body for body, place in zip(found, ends) if place in places]
-        text = ast.get_source_segment(source, found[0]) if len(found) == 1 else ""
-    return textwrap.shorten(text, 40, placeholder="...") or "function"
-
-
-def _check_options(setup, budget_s, confidence, check=True, rtol=None, atol=None) -> None:
-    stats.min_pairs(confidence)  # raises an error if it is invalid
-    if setup is not None:
-        _check_callable(setup, "setup")
-    if budget_s is not None and not budget_s > 0:
-        raise ValueError(f"budget_s is a time in seconds above 0, but got {budget_s!r}.")
-    if not isinstance(check, bool) and not callable(check):
-        wanted = "True, False or a function of two results (tolerances are rtol= and atol=)"
-        raise TypeError(f"check must be {wanted}, but got {check!r}.")
-    if check is not True and (rtol, atol) != (None, None):
-        raise ValueError("rtol and atol belong to check=True; a check of your own has its own.")
-    for name, value in {"rtol": rtol, "atol": atol}.items():
-        if value is not None and not value >= 0:
-            raise ValueError(f"{name} must be a number of 0 or more, but got {value!r}.")
-
-
-def _warn_if_unfinished(name: str, result: Any) -> None:
-    if unfinished(result):
-        warnings.warn(
-            f"{name!r} returns before its result is computed, so that only the start of the work "
-            "is timed. Wait in the function: .block_until_ready() for JAX, .asnumpy() for MXNet.",
-            stacklevel=4,
-        )
 
 
 @contextmanager
@@ -398,30 +272,18 @@ def _kept(result: Callable[[], Any]) -> Iterator[None]:
         yield
     except BaseException as error:
         with suppress(Exception):  # an error that takes no attributes: it still must come through
+            first = not hasattr(error, "partial")
             error.partial = result()
-            where = "this error's attribute `partial` (in a notebook: sys.last_value.partial)"
-            error.add_note(f"What was measured until then is in {where}.")  # since Python 3.11
+            if first:
+                _tell(error)
         raise
 
 
-@contextmanager
-def _progress(wanted: bool | None, seconds: float) -> Iterator[Callable[[float], None]]:
-    """A progress bar over the seconds, by default from the first second on."""
-    total, bars = round(seconds, 1), []
-    # tqdm.auto ignores the variable in a notebook's kernel.
-    off = wanted is False or os.environ.get("TQDM_DISABLE", "") not in ("", "0")
-
-    def show(passed: float) -> None:
-        if not off and not bars and (wanted or passed > 1):
-            from tqdm.auto import tqdm
-
-            layout = "{l_bar}{bar}| {n:.1f} of at most {total:.1f} s"
-            bars.append(tqdm(total=total, bar_format=layout, leave=False))
-        for bar in bars:
-            bar.update(min(total, passed) - bar.n)
-
-    try:
-        yield show
-    finally:
-        for bar in bars:
-            bar.close()
+def _tell(error: BaseException) -> None:
+    """Say below the traceback what was measured; an error that nobody catches shows it, too."""
+    where = "this error's attribute `partial` (in a notebook: sys.last_value.partial)"
+    text = f"What was measured until then is in {where}:\n{error.partial}"
+    if hasattr(error, "add_note"):  # since Python 3.11
+        error.add_note(text)
+    elif isinstance(error, KeyboardInterrupt):
+        print(text, file=sys.stderr)

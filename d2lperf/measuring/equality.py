@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -22,10 +24,13 @@ class ResultsDiffer(AssertionError):
 def difference(a: Any, b: Any, rtol: float | None = None, atol: float | None = None) -> str:
     """Return "" where two results agree, else what differs and by how much.
 
-    Arrays and numbers agree where |a - b| <= atol + rtol |b|, by default with `TOLERANCES` of the
-    coarser of the two dtypes; a tolerance is 0 where only the other is given. Lists, tuples and
-    dictionaries agree where all that they hold does; anything else must be equal.
+    Arrays and numbers agree where |b - a| <= atol + rtol |a|, where `a` is what was expected, by
+    default with `TOLERANCES` of the coarser of the two dtypes; a tolerance is 0 where only the
+    other is given. Lists, tuples and dictionaries agree where all that they hold does; tables of
+    pandas where their columns, index and dtypes do as well; anything else must be equal.
     """
+    if _of_pandas(a) and _of_pandas(b):
+        return _difference_of_tables(a, b, rtol, atol)
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         if a.keys() != b.keys():
             return f"the keys differ: {_brief(sorted(a, key=str))}, {_brief(sorted(b, key=str))}"
@@ -54,15 +59,50 @@ def _difference_of_values(a: Any, b: Any, rtol: float | None, atol: float | None
     options = {"rtol": rtol or 0.0, "atol": atol or 0.0, "equal_nan": True}
     with suppress(RuntimeError):  # kinds of tensors that allclose does not know
         dtype = torch.promote_types(x.dtype, y.dtype)
-        if x.shape == y.shape and torch.allclose(x.cpu().to(dtype), y.cpu().to(dtype), **options):
+        if x.shape == y.shape and torch.allclose(y.cpu().to(dtype), x.cpu().to(dtype), **options):
             return ""
     # It describes the difference. Its first use takes half a second, so only now.
     options |= dict.fromkeys(("check_dtype", "check_device", "check_stride", "check_layout"), False)
     try:
-        torch.testing.assert_close(x, y, **options)
+        torch.testing.assert_close(actual=y, expected=x, **options)
     except AssertionError as error:
         return str(error).strip()
     return ""
+
+
+def _of_pandas(value: Any) -> bool:
+    pandas = sys.modules.get("pandas")  # without it there are no tables of it
+    return pandas is not None and isinstance(value, (pandas.DataFrame, pandas.Series, pandas.Index))
+
+
+def _difference_of_tables(a: Any, b: Any, rtol: float | None, atol: float | None) -> str:
+    """What differs between two tables, series or indexes of pandas; `a` was expected."""
+    if type(a) is not type(b):
+        return f"the kinds differ: {type(a).__name__}, {type(b).__name__}"
+    for part in ("index", "columns", "dtypes") if a.ndim == 2 else ("index", "name", "dtype"):
+        left, right = getattr(a, part, None), getattr(b, part, None)
+        same = left.equals(right) if hasattr(left, "equals") else left == right
+        if not same:
+            return f"the {part} differ: {_brief(left)}, {_brief(right)}"
+    if a.ndim == 1:
+        return _difference_of_columns(a, b, rtol, atol)
+    for i, column in enumerate(a.columns):  # by place: names of columns may repeat
+        wrong = _difference_of_columns(a.iloc[:, i], b.iloc[:, i], rtol, atol)
+        if wrong:
+            return f"in column {column!r}: {wrong}"
+    return ""
+
+
+def _difference_of_columns(a: Any, b: Any, rtol: float | None, atol: float | None) -> str:
+    if a.equals(b):  # also of texts, dates and what is missing
+        return ""
+    x, y = a.to_numpy(), b.to_numpy()
+    if x.dtype.kind in "biufc":
+        return _difference_of_values(x, y, rtol, atol)
+    if a.dtype.kind == "f":  # pandas' own floating-point numbers, of which some may be missing
+        numbers = [column.to_numpy(dtype=float, na_value=np.nan) for column in (a, b)]
+        return _difference_of_values(*numbers, rtol, atol)
+    return f"{_brief(x.tolist())} is not equal to {_brief(y.tolist())}"
 
 
 def _tensor(value: Any) -> torch.Tensor | None:
@@ -98,6 +138,8 @@ def snapshot(result: Any) -> Any:
         return result.detach().clone()
     if isinstance(result, np.ndarray):
         return result.copy()
+    if _of_pandas(result):
+        return result.copy(deep=True)
     if isinstance(result, dict):
         return {key: snapshot(value) for key, value in result.items()}
     if isinstance(result, (list, tuple)):  # of namedtuples the values are enough
@@ -114,6 +156,16 @@ def unfinished(result: Any) -> bool:
     is_ready = getattr(result, "is_ready", lambda: False)
     late = hasattr(result, "block_until_ready") and not is_ready()
     return late or hasattr(result, "wait_to_read")
+
+
+def warn_if_unfinished(name: str, result: Any, stacklevel: int) -> None:
+    """Warn at the caller's line, `stacklevel` frames up, if a result is still being computed."""
+    if unfinished(result):
+        warnings.warn(
+            f"{name!r} returns before its result is computed, so that only the start of the work "
+            "is timed. Wait in the function: .block_until_ready() for JAX, .asnumpy() for MXNet.",
+            stacklevel=stacklevel + 1,
+        )
 
 
 def check_results(name: str, baseline: str, expected, result, check, rtol=None, atol=None) -> None:

@@ -1,61 +1,23 @@
-"""Results: hold, show and save them. `Ratio`, `Rounds` and `Timed` are in `measuring.verdict`."""
+"""Results of `measure` and `compare`: hold, show and save them. A `Ratio` is in `verdict.py`."""
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from numbers import Real
-from pathlib import Path
-from statistics import NormalDist
 from typing import Any, ClassVar
 
 import numpy as np
 
-from d2lperf._version import __version__
-from d2lperf.formats import Shown, Table, format_ratio, format_seconds, format_value
+from d2lperf.formats import Shown, Table, format_ratio, format_seconds
 from d2lperf.machine import Machine
-from d2lperf.measuring import stats
-from d2lperf.measuring.claims import Claim, expect
-from d2lperf.measuring.verdict import BASELINE, FASTER, NOT_DECIDED, Ratio, Rounds, Timed, judge
-
-
-class Saved:
-    """A dataclass that is written to a JSON file and read back, by other versions too."""
-
-    # Name of a field -> function that makes it from the plain value in a file.
-    made_by: ClassVar[dict[str, Callable]] = {}
-
-    def save(self, path: str | Path) -> None:
-        """Write everything, raw samples and the machine's card included, to a JSON file."""
-        values = {"d2lperf": __version__, "kind": type(self).__name__, **asdict(self)}
-        text = json.dumps(values, default=lambda x: x.item() if hasattr(x, "item") else str(x))
-        Path(path).write_text(text + "\n", encoding="utf-8")
-
-    @classmethod
-    def load(cls, path: str | Path):
-        """Return what `save` wrote, in any version; ValueError where it cannot be understood."""
-        file = Path(path).name
-        try:
-            values = json.loads(Path(path).read_text(encoding="utf-8"))
-            if (kind := values["kind"]) == cls.__name__:
-                return cls.made_of(values)
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(
-                f"{file} is not a {cls.__name__} that d2lperf {__version__} can read: it was cut, "
-                f"edited, or written by another version ({type(error).__name__}: {error})."
-            ) from None
-        raise ValueError(f"{file} holds a {kind}, not a {cls.__name__}: use {kind}.load().")
-
-    @classmethod
-    def made_of(cls, values: dict):
-        """Make a result of plain values; unknown names are ignored, defaults may be missing."""
-        made = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
-        for name, make in cls.made_by.items():
-            if made.get(name) is not None:
-                made[name] = make(made[name])
-        return cls(**made)
+from d2lperf.measuring import claims, stats
+from d2lperf.measuring.claims import Claim, ClaimContradicted, Claimed
+from d2lperf.measuring.defaults import CONFIDENCE, MARGIN
+from d2lperf.measuring.judging import judge
+from d2lperf.measuring.rounds import Rounds, Timed
+from d2lperf.measuring.saved import Saved
+from d2lperf.measuring.verdict import BASELINE, FASTER, NOT_DECIDED, Ratio, widest
 
 
 def _rounds(values: dict) -> Rounds:
@@ -64,6 +26,11 @@ def _rounds(values: dict) -> Rounds:
     for name in ("lower_s", "upper_s"):
         made[name] = {key: [(a, b) for a, b in pairs] for key, pairs in made[name].items()}
     return Rounds(**made)
+
+
+def _span(counts: list[int]) -> str:
+    """A count, or from the least to the most."""
+    return " to ".join(map(str, sorted({min(counts), max(counts)})))
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +51,8 @@ class Measurement(Timed, Shown, Saved):
     samples_per_phase: int = 1
     confidence: float = 0.95
     elapsed_s: float = 0.0
+    others_cores: float | None = None  # cores that other processes kept busy; None: not known
+    notes: list[str] = field(default_factory=list)
     machine: Machine | None = None
     made_by: ClassVar = {"machine": Machine.from_dict}
 
@@ -95,16 +64,15 @@ class Measurement(Timed, Shown, Saved):
         independent samples if larger, gives an interval of shares, whose quantiles are the ends
         (Woodruff, *JASA* 47, 1952, for samples in clusters).
         """
+        from scipy.special import stdtrit
+
         n, step, middle = len(self.samples_s), self.samples_per_phase, self.median_s
         phases = np.split(np.asarray(self.samples_s), range(step, n, step))
         if (k := len(phases)) < stats.min_pairs(self.confidence):
             return 0.0, math.inf
         below = [np.mean(p < middle) + np.mean(p == middle) / 2 for p in phases]
         variance = max(np.var(below, ddof=1) / k, 0.25 / n)
-        z, v = NormalDist().inv_cdf(0.5 + self.confidence / 2), k - 1
-        # Student's t from the normal quantile: Abramowitz and Stegun 26.7.5.
-        t = z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
-        half = t * math.sqrt(variance)
+        half = stdtrit(k - 1, 0.5 + self.confidence / 2) * math.sqrt(variance)
         first, last = math.floor(n * (0.5 - half)), math.ceil(n * (0.5 + half)) - 1
         ordered = sorted(self.samples_s)
         return ordered[max(0, first)], ordered[min(n - 1, last)]
@@ -125,7 +93,7 @@ class Measurement(Timed, Shown, Saved):
             ["first call", format_seconds(self.first_call_s)],
             ["samples", f"{len(self.samples_s)} of {self.loops} calls each"],
         ]
-        notes = []
+        notes = [f"note: {note}" for note in self.notes]
         if slow > quiet:
             share = np.mean(np.array(self.samples_s) > math.sqrt(quiet * slow))
             notes.append(
@@ -171,10 +139,10 @@ class BreakEven:
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Shown, Saved):
+class Comparison(Shown, Saved, Mapping[str, Ratio]):
     """Times of several functions that were measured in turns, and what follows from them.
 
-    `comparison["name"]` is the `Ratio` of a function to the baseline: ratio, interval, verdict and
+    A mapping from each function's name to its `Ratio` to the baseline: ratio, interval, verdict and
     samples. Ratios compare lower quartiles, in rounds near the *quiet level* (undisturbed calls).
 
     Attributes:
@@ -184,15 +152,18 @@ class Comparison(Shown, Saved):
         checked: the results were compared and agreed before anything was timed.
         elapsed_s: seconds that the measuring took, warm-up included.
         refusal: why there is no verdict at all, or "".
+        others_cores: cores that other processes kept busy meanwhile, on average; None: not
+            known.
     """
 
     rounds: Rounds
-    confidence: float = 0.95
-    margin: float = 0.01
+    confidence: float = CONFIDENCE
+    margin: float = MARGIN
     isolated: bool = False
     checked: bool = False
     elapsed_s: float = 0.0
     refusal: str = ""
+    others_cores: float | None = None
     notes: list[str] = field(default_factory=list)
     machine: Machine | None = None
     made_by: ClassVar = {"machine": Machine.from_dict, "rounds": _rounds}
@@ -210,8 +181,11 @@ class Comparison(Shown, Saved):
     def __getitem__(self, name: str) -> Ratio:
         return self.between(name, self.baseline)
 
-    def __iter__(self) -> Iterator[Ratio]:
-        return map(self.__getitem__, self.names)
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -225,36 +199,66 @@ class Comparison(Shown, Saved):
         if missing := {name, other} - set(self.names):
             there = ", ".join(map(repr, self.names))
             raise KeyError(f"no function named {min(missing)!r} was compared; there are {there}.")
+        judged = self.__dict__.setdefault("_judged", {})
+        if (name, other) not in judged:
+            judged[name, other] = self._judge(name, other)
+        return judged[name, other]
+
+    def _judge(self, name: str, other: str) -> Ratio:
         k = len(self.names)
         pairs = k - 1 if self.baseline in (name, other) else k * (k - 1) // 2
-        rules = {"confidence": self.confidence, "margin": self.margin, "refusal": self.refusal}
-        return judge(self.rounds, name, other, intervals=max(1, pairs), **rules)
+        return judge(
+            self.rounds,
+            name,
+            other,
+            confidence=self.confidence,
+            margin=self.margin,
+            intervals=max(1, pairs),
+            refusal=self.refusal,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, with the verdicts; these are judged anew by `load`."""
+        verdicts = {}
+        for name, found in self.items():
+            values = {key: getattr(found, key) for key in ("ratio", "low", "high", "within")}
+            verdicts[name] = values | {"statement": found.statement, "reason": found.reason}
+        return asdict(self) | {"verdicts": verdicts}
 
     def table(self) -> Table:
         """Return what is shown."""
         header = ["", "median time", "first call", f"time relative to {self.baseline}", "verdict"]
-        rows, counts, levels = [], [], {}
-        names: dict[tuple[str, str], list[str]] = {}
-        for f in self:
-            relative = "1 (baseline)", ""
+        rows = []
+        for f in self.values():
+            relative, statement = "1 (baseline)", ""
             if f.verdict != BASELINE:
-                relative = format_ratio(f.ratio, f.low, f.high), f.verdict
-                counts.append((f.rounds, f.discarded))
-            rows.append([f.name, *map(format_seconds, (f.median_s, f.first_call_s)), *relative])
+                relative, statement = format_ratio(f.ratio, f.low, f.high), f.statement
+            times = map(format_seconds, (f.median_s, f.first_call_s))
+            rows.append([f.name, *times, relative, statement])
+        return Table(header, rows, self._footer(), right=(1, 2))
+
+    def _footer(self) -> list[str]:
+        others = [f for f in self.values() if f.verdict != BASELINE]
+        used = _span([f.rounds for f in others])
+        discarded = _span([f.discarded for f in others])
+        builds = len(set(self.rounds.builds))
+        of_builds = f" of {builds} builds" if builds else ""
+        reasons: dict[str, list[str]] = {}
+        for f in others:
             if f.reason:
-                names.setdefault((f.verdict, f.reason), []).append(f.name)
-            if f.varies:
-                levels[f.varies] = " and ".join(map(format_seconds, f.levels_s[f.varies]))
-        used, out = (" to ".join(map(str, sorted({min(n), max(n)}))) for n in zip(*counts))
-        footer = [
-            f"{self.confidence * 100:g} % intervals from {used} round{'s' * (used != '1')} in "
-            f"{self.elapsed_s:.2f} s ({out} discarded)",
+                reasons.setdefault(f"{f.statement} ({{}}): {f.reason}", []).append(f.name)
+        levels = {f.varies: f.levels_s[f.varies] for f in others if f.varies}
+        return [
+            f"{self.confidence * 100:g} % intervals from {used} round{'s' * (used != '1')}"
+            f"{of_builds} in {self.elapsed_s:.2f} s ({discarded} discarded)",
             "The ratio leaves out disturbed calls, so it may differ from the ratio of the medians.",
-            *(f"{word} ({', '.join(them)}): {why}" for (word, why), them in names.items()),
-            *(f"note: two levels of {name}: {times}" for name, times in levels.items()),
+            *(line.replace("{}", ", ".join(names), 1) for line, names in reasons.items()),
+            *(
+                f"note: two levels of {name}: {' and '.join(map(format_seconds, pair))}"
+                for name, pair in levels.items()
+            ),
             *(f"note: {note}" for note in self.notes),
         ]
-        return Table(header, rows, footer, right=(1, 2))
 
     def to_frame(self):
         """Return a `pandas.DataFrame` with one row for each function, indexed by name.
@@ -264,11 +268,12 @@ class Comparison(Shown, Saved):
         import pandas as pd
 
         times = ["median_s", "q25_s", "q75_s", "quiet_s", "slow_s"]
-        same = ["first_call_s", "ratio", "low", "high", "verdict", "reason", "rounds", "discarded"]
+        same = ["first_call_s", "ratio", "low", "high", "verdict", "within", "statement", "reason"]
+        same += ["rounds", "discarded"]
         rows = {}
-        for f in self:
-            rows[f.name] = [f.median_s, *f.quartiles_s, *f.levels_s[f.name]]
-            rows[f.name] += [*(getattr(f, key) for key in same), len(f.samples_s)]
+        for name, f in self.items():
+            rows[name] = [f.median_s, *f.quartiles_s, *f.levels_s[name]]
+            rows[name] += [*(getattr(f, key) for key in same), len(f.samples_s)]
         columns = [*times, *same, "samples"]
         return pd.DataFrame.from_dict(rows, "index", columns=columns).rename_axis("name")
 
@@ -280,26 +285,95 @@ class Comparison(Shown, Saved):
             return plotting.distributions(self.rounds.samples_s, ax=ax)
         if kind != "ratios":
             raise ValueError(f"kind must be 'times' or 'ratios', but got {kind!r}.")
-        found = [f for f in self if f.verdict != BASELINE]
+        found = [f for f in self.values() if f.verdict != BASELINE]
         ratios = {f.name: (f.ratio, f.low, f.high) for f in found}
-        words, xlabel = {f.name: f.verdict for f in found}, f"time relative to {self.baseline}"
+        words, xlabel = {f.name: f.statement for f in found}, f"time relative to {self.baseline}"
         return plotting.intervals(ratios, margin=self.margin, verdicts=words, xlabel=xlabel, ax=ax)
 
-    def expect(self, name: str, *, faster_than=None, slower_than=None, same_as=None) -> Claim:
+    def expect(
+        self,
+        name: str,
+        *,
+        faster_than: str | None = None,
+        slower_than: str | None = None,
+        same_as: str | None = None,
+        within: float | None = None,
+        at_most: float | None = None,
+    ) -> Claim:
         """State a claim; print whether this machine bears it out, and by how much.
 
-        Give one of `faster_than`, `slower_than` and `same_as` the name of another function; "same"
-        stands for no measurable difference. The `Claim` returned has an `.outcome`. One that is
+        The claim is held against the interval: it is 'borne out' where it is true of the whole
+        interval, 'contradicted' where it is true of none of it, and otherwise 'open'. One that is
         contradicted raises only with the environment variable D2LPERF_STRICT=1 (our own tests).
+
+        Args:
+            name: the function that the claim is about.
+            faster_than, slower_than: the other function; by more than the margin.
+            same_as: the other function; the times differ by no more than `within`, a fraction,
+                by default the 5 % (or the margin) up to which "no difference above" is said.
+            at_most: the longest time relative to the baseline: 1.1 is "not slower than 10 %".
+
+        Returns:
+            A `Claim` with its `.outcome` and `.text`.
+
+        Raises:
+            ValueError: not exactly one of the four claims, or a function against itself.
+            KeyError: no such function.
         """
-        asked = {"faster than": faster_than, "slower than": slower_than, "the same as": same_as}
-        given = [(words, other) for words, other in asked.items() if other is not None]
+        __tracebackhide__ = True
+        other, claimed = self._claimed(name, faster_than, slower_than, same_as, within, at_most)
+        return claims.hold_against(self.between(name, other), claimed, bool(self.refusal))
+
+    def require(self, name: str, **claim: Any) -> Claim:
+        """As `expect`, but raise ClaimContradicted unless the claim is borne out: for test suites.
+
+        Args:
+            name: the function that the claim is about.
+            claim: the arguments of `expect`, such as at_most=1.1 against a slow-down.
+        """
+        __tracebackhide__ = True
+        made = self.expect(name, **claim)
+        if made.outcome == "borne out":
+            return made
+        advice = ""
+        if made.outcome == "open":
+            advice = (
+                "\nThe interval is too wide to tell: allow more time (budget_s=), or claim less."
+            )
+        raise ClaimContradicted(f"{made.text}{advice}\n{self}")
+
+    def _claimed(
+        self,
+        name: str,
+        faster_than: str | None,
+        slower_than: str | None,
+        same_as: str | None,
+        within: float | None,
+        at_most: float | None,
+    ) -> tuple[str, Claimed]:
+        """The other function, and what is claimed; or an error that says what is wrong."""
+        others = {"faster_than": faster_than, "slower_than": slower_than, "same_as": same_as}
+        given = [
+            word for word, value in (others | {"at_most": at_most}).items() if value is not None
+        ]
         if len(given) != 1:
-            raise ValueError("expect needs exactly one of faster_than=, slower_than=, same_as=.")
-        words, other = given[0]
+            wanted = "faster_than=, slower_than=, same_as=, at_most="
+            raise ValueError(f"a claim needs exactly one of {wanted}, but got {given}.")
+        if within is not None and same_as is None:
+            raise ValueError("within= belongs to same_as=.")
+        for what, value in {"within": within, "at_most": at_most}.items():
+            if value is not None and not value > 0:
+                raise ValueError(f"{what} must be a number above 0, but got {value!r}.")
+        other = others.get(given[0], self.baseline)
         if name == other:
-            raise ValueError(f"expect compares two functions, but both are {name!r}.")
-        return expect(self.between(name, other), words, self.margin)
+            raise ValueError(f"a claim compares two functions, but both are {name!r}.")
+        if faster_than is not None:
+            return other, claims.faster(other, self.margin)
+        if slower_than is not None:
+            return other, claims.slower(other, self.margin)
+        if same_as is not None:
+            return other, claims.same(other, widest(self.margin) if within is None else within)
+        return other, claims.at_most(other, at_most)
 
     def break_even(self, name: str, other: str | None = None, *, before_s=0.0) -> BreakEven:
         """Return after how many calls `name` has paid back its slow first calls.
@@ -348,53 +422,3 @@ class Comparison(Shown, Saved):
             rows[name] = [then.ratio, now.ratio, now.ratio / then.ratio, low, high]
         columns = ["earlier", "now", "change", "low", "high"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-
-
-@dataclass(frozen=True, repr=False)
-class Sweep(Shown, Saved):
-    """Comparisons of the same functions at several values; `sweep[value]` is one of them."""
-
-    label: str  # what the values are, such as "size"
-    values: list[Any]
-    comparisons: list[Comparison]
-    made_by: ClassVar = {"comparisons": lambda runs: [Comparison.made_of(run) for run in runs]}
-
-    def __getitem__(self, value: Any) -> Comparison:
-        if value not in self.values:
-            raise KeyError(f"no {self.label} {value!r}; there are {self.values}.")
-        return self.comparisons[self.values.index(value)]
-
-    def __iter__(self) -> Iterator[Comparison]:
-        return iter(self.comparisons)
-
-    def table(self) -> Table:
-        """Return what is shown."""
-        header = [self.label, "", "median time", "time relative to the baseline", "verdict"]
-        rows, footer, reasons = [], [], []
-        seconds = sum(run.elapsed_s for run in self)
-        for value, run in zip(self.values, self):
-            value = format_value(value) if isinstance(value, Real) else str(value)
-            table = run.table()
-            rows += [[value, name, median, *rest] for name, median, _, *rest in table.rows]
-            together = f"{run.confidence * 100:g} % intervals; {seconds:.2f} s in all"
-            footer = [together, table.footer[1]]
-            reasons += [f"{line} ({self.label} {value})" for line in table.footer[2:]]
-        return Table(header, rows, footer + reasons, right=(0, 2))
-
-    def plot(self, ax=None):
-        """Draw each function's time relative to the baseline, with its intervals, as a curve."""
-        from d2lperf import plotting
-
-        numbers = all(isinstance(value, Real) for value in self.values)
-        x, ratio, low, high = curves = {}, {}, {}, {}
-        for value, run in zip(self.values if numbers else map(str, self.values), self):
-            for f in run:
-                if f.verdict != BASELINE:
-                    for curve, number in zip(curves, (value, f.ratio, f.low, f.high)):
-                        curve.setdefault(f.name, []).append(number)
-        log = "x" if numbers and 0 < 10 * min(self.values) <= max(self.values) else ""
-        ylabel = f"time relative to {self.comparisons[0].baseline}"
-        labels = {"xlabel": self.label, "ylabel": ylabel, "log": log}
-        ax = plotting.lines(x, ratio, low=low, high=high, ax=ax, **labels)
-        ax.axhline(1, color=plotting.COLOURS["black"], lw=1, zorder=1)
-        return ax

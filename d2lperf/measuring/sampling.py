@@ -12,36 +12,19 @@ from __future__ import annotations
 
 import gc
 import math
-import random
-import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from d2lperf.device import synchronizer
-from d2lperf.machine import usable_cores
 from d2lperf.measuring import stats
-from d2lperf.measuring.verdict import Rounds
-
-
-@dataclass(frozen=True)
-class Instruments:
-    """What measuring depends on beside the functions; tests inject their own."""
-
-    clock: Callable[[], float] = time.perf_counter  # seconds
-    cpu_clock: Callable[[], float] = time.process_time  # of this process, all threads
-    # Waits for the devices in use; None where there are none; "auto" asks torch.
-    synchronize: Callable[[], None] | str | None = "auto"
-    rng: random.Random = field(default_factory=random.Random)  # draws the order within a round
-    cores: Callable[[], int] = usable_cores  # how many this process may use
+from d2lperf.measuring.instruments import Instruments, instruments
+from d2lperf.measuring.rounds import Rounds
 
 
 @dataclass(frozen=True)
@@ -81,48 +64,9 @@ class Rules:
 RULES = Rules()
 # A rest takes longer than a usual phase, so phases are long here, and none is cut short.
 ISOLATED_RULES = Rules(samples=40, settle_s=5e-3, limit_factor=math.inf, rest_s=0.1)
-THREADED = 1.1  # processor time / wall time above which several threads are at work
-OWN_SHARE = 0.85  # a process that keeps this share of the cores busy disturbs itself
-ALONE_S, AGAIN_S = 0.08, 0.1
-CHECK_S = ALONE_S + AGAIN_S / 2  # seconds for each function that the check takes
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Keep the garbage collector off; put back threads, grad mode and random state at the end."""
-    threads = torch.get_num_threads()
-    with ExitStack() as at_the_end:
-        # In a thread the generators are left alone: the other threads draw from them meanwhile.
-        if threading.current_thread() is threading.main_thread():
-            _keep_random_state(at_the_end.callback)
-        at_the_end.callback(torch.set_grad_enabled, torch.is_grad_enabled())
-        if gc.isenabled():
-            at_the_end.callback(gc.enable)
-            gc.disable()
-        try:
-            yield
-        finally:
-            if torch.get_num_threads() != threads:
-                torch.set_num_threads(threads)
-
-
-def _keep_random_state(at_the_end: Callable[..., Any]) -> None:
-    """Have the state of the global random generators put back, the accelerator's too."""
-    at_the_end(random.setstate, random.getstate())
-    at_the_end(np.random.set_state, np.random.get_state())
-    at_the_end(torch.set_rng_state, torch.get_rng_state())
-    if not torch.accelerator.is_available():
-        return
-    module = torch.get_device_module(torch.accelerator.current_accelerator())
-    if not getattr(module, "is_initialized", lambda: True)():
-        # Its generators will be seeded like the CPU's at its first use.
-        seed = torch.initial_seed()
-        at_the_end(lambda: module.is_initialized() and module.manual_seed_all(seed))
-        return
-    ending = "_all" if hasattr(module, "get_rng_state_all") else ""
-    if hasattr(module, f"get_rng_state{ending}"):
-        state = getattr(module, f"get_rng_state{ending}")()
-        at_the_end(getattr(module, f"set_rng_state{ending}"), state)
+# Where functions can run beside this process: a place -> what makes their subjects there, called as
+# `with make(functions by name, setup=setup) as subjects`. `processes.isolated` adds "processes".
+APART: dict[str, Callable[..., Any]] = {}
 
 
 class Subject:
@@ -131,14 +75,34 @@ class Subject:
     With `setup`, which prepares its argument, a sample is one call.
     """
 
-    def __init__(self, name: str, fn: Callable, *, setup=None, instruments=None, rules=RULES):
-        instruments = instruments or Instruments()
-        self.name, self.first_calls_s = name, []  # those of the warm-up, one by one
+    def __init__(
+        self,
+        name: str,
+        fn: Callable,
+        *,
+        setup: Callable | None = None,
+        tools: Instruments | None = None,
+        rules: Rules = RULES,
+    ):
+        tools = tools or instruments()
+        self.name = name
+        self.first_calls_s: list[float] = []  # those of the warm-up, one by one
         self._fn, self._setup, self._rules = fn, setup, rules
-        self._clock = instruments.clock
-        self._ask_torch = instruments.synchronize == "auto"
-        self._wait = synchronizer() if self._ask_torch else instruments.synchronize
+        self._clock = tools.clock
+        self._ask_torch = tools.synchronize == "auto"
+        self._wait = synchronizer() if self._ask_torch else tools.synchronize
         self._tick_s = 0.0
+
+    def use(self, fn: Callable) -> None:
+        """Put another build of the function in the place of the last one."""
+        self._fn = fn
+
+    def settle(self, usual_s: float) -> None:
+        """Call a new build until it is as quick as usual, two to eight times."""
+        for call in range(8):
+            took = self.run(1)
+            if call >= 1 and took <= 2 * usual_s:
+                break
 
     @property
     def on_device(self) -> bool:
@@ -269,11 +233,18 @@ class Subject:
         return samples
 
 
-def phase_values(samples: list[float]) -> tuple[float, float]:
+class PhaseValues(NamedTuple):
     """The order statistics at or beyond the quartiles: of five the second and the fourth."""
+
+    lower: float
+    upper: float
+
+
+def phase_values(samples: list[float]) -> PhaseValues:
+    """Return the quartiles of a phase's samples, in seconds."""
     # Not interpolated: with few samples the next one is too often disturbed.
     ordered, i = sorted(samples), (len(samples) - 1) // 4
-    return ordered[i], ordered[-1 - i]
+    return PhaseValues(ordered[i], ordered[-1 - i])
 
 
 def common_plans(subjects: list[Subject], calls_s: dict[str, float], within=2.0) -> dict[str, Plan]:
@@ -296,17 +267,27 @@ def common_plans(subjects: list[Subject], calls_s: dict[str, float], within=2.0)
     return plans
 
 
+class Phases(NamedTuple):
+    """What one round gave."""
+
+    by_name: dict[str, list[list[float]]]  # the samples of both phases of each function
+    beyond: list[str]  # functions that went far beyond their plan
+
+
 class Turns:
     """Runs rounds of phases and keeps what they gave, once `begin` has planned them."""
 
-    def __init__(self, subjects: list[Subject], baseline: str, *, instruments, rules=RULES):
+    def __init__(
+        self, subjects: list[Subject], baseline: str, *, tools: Instruments, rules: Rules = RULES
+    ):
         self.subjects, self.baseline = subjects, baseline
-        self.instruments, self._rules = instruments, rules
+        self.instruments, self._rules = tools, rules
         self.plans: dict[str, Plan] = {}
         self.discarded_cpu_s = self.discarded_wall_s = 0.0  # who was busy in discarded rounds?
         names = [s.name for s in subjects]
         empty = [{name: [] for name in names} for _ in range(3)]
         self.kept = Rounds(names, baseline, *empty, {}, {})
+        self.build: int | None = None  # number of the present build, if functions are made anew
         self._in_a_row = 0  # rounds discarded
         self._outdated = False
         self._patience = 1.0  # factor on what goes beyond the plan
@@ -326,11 +307,11 @@ class Turns:
 
     def round_s(self, quickest: bool = False) -> float:
         """Expected seconds of a round, from recent times or from the `quickest` so far."""
-        calls_s = self._quickest_s if quickest else self._levels()
+        calls_s = self._quickest_s if quickest else self.levels_s()
         rest_s = self._rules.rest_s
         return sum(2 * (rest_s + calls_s[name] * plan.calls) for name, plan in self.plans.items())
 
-    def _levels(self) -> dict[str, float]:
+    def levels_s(self) -> dict[str, float]:
         """Seconds that a call of each function is expected to take."""
         return {name: stats.median(last) for name, last in self._recent.items()}
 
@@ -341,66 +322,86 @@ class Turns:
         loops = {name: plan.loops for name, plan in self.plans.items()}
         return replace(self.kept, samples_s=samples, first_calls_s=first, loops=loops)
 
+    def drop(self, since: int) -> None:
+        """Discard the kept rounds from number `since` on: nobody knows whose time they show."""
+        dropped = max(0, self.count - since)
+        for pairs in (self.kept.lower_s, self.kept.upper_s):
+            for rounds in pairs.values():
+                del rounds[since:]
+        del self.kept.builds[since:]
+        self.kept.discarded.extend([] for _ in range(dropped))
+
     def take(self) -> bool:
         """Run one round; return whether it was kept."""
         if self._in_a_row >= 6 or self._outdated:
-            # So many in a row are no accident: the functions, or the machine, have changed.
-            self.plans = common_plans(self.subjects, self._levels(), within=4.0)
-            # If this happens again and again, times jump on this machine: allow for more.
-            self._patience *= 1 if self._outdated else 2
-            self._in_a_row, self._outdated = 0, False
+            self._plan_anew()
         clock, cpu_clock = self.instruments.clock, self.instruments.cpu_clock
         cpu, wall = cpu_clock(), clock()
-        phases, beyond = self._run_round()
+        phases = self._run_round()
         took = clock() - wall
-        kept = self.kept = replace(self.kept, rounds_s=self.kept.rounds_s + took)
-        if beyond or self._outdated:
+        self.kept = replace(self.kept, rounds_s=self.kept.rounds_s + took)
+        if phases.beyond or self._outdated:
             self.discarded_cpu_s += cpu_clock() - cpu
             self.discarded_wall_s += took
-            kept.discarded.append(beyond)
+            self.kept.discarded.append(phases.beyond)
             self._in_a_row += 1
             return False
         self._in_a_row, self._patience = 0, max(1.0, 0.9 * self._patience)
-        for name, pair in phases.items():
-            lower, upper = zip(*map(phase_values, pair))
-            kept.lower_s[name].append(lower)
-            kept.upper_s[name].append(upper)
+        self._keep(phases)
         if self.count in self._rules.plan_checks and self._planned_badly():
             # These rounds were taken by plans that do not fit the functions, so we discard them.
-            kept.discarded.extend([] for _ in range(self.count))
-            for name in phases:
-                kept.lower_s[name].clear()
-                kept.upper_s[name].clear()
+            self.drop(since=0)
             return False
         return True
 
-    def _run_round(self) -> tuple[dict[str, list[list[float]]], list[str]]:
+    def _plan_anew(self) -> None:
+        """So many discarded in a row are no accident: the functions or the machine have changed."""
+        self.plans = common_plans(self.subjects, self.levels_s(), within=4.0)
+        if not self._outdated:
+            # If this happens again and again, times jump on this machine: allow for more.
+            self._patience *= 2
+        self._in_a_row, self._outdated = 0, False
+
+    def _keep(self, phases: Phases) -> None:
+        for name, pair in phases.by_name.items():
+            quartiles = [phase_values(samples) for samples in pair]
+            self.kept.lower_s[name].append(tuple(values.lower for values in quartiles))
+            self.kept.upper_s[name].append(tuple(values.upper for values in quartiles))
+        if self.build is not None:
+            self.kept.builds.append(self.build)
+
+    def _run_round(self) -> Phases:
         """The phases of one round, and the functions that went far beyond their plan."""
         order = self.instruments.rng.sample(self.subjects, len(self.subjects))
         phases: dict[str, list[list[float]]] = {s.name: [] for s in self.subjects}
         beyond: list[str] = []
         for subject in (*order, *reversed(order)):
-            name, plan = subject.name, self.plans[subject.name]
-            expected = stats.median(self._recent[name])
-            factor = self._rules.void_factor * self._patience
-            taken = subject.phase(replace(plan, limit_s=plan.limit_s * self._patience))
-            phases[name].append(taken)
-            # We keep the samples of discarded rounds, too: they are part of the spread.
-            self.kept.samples_s[name].extend(taken)
-            ran_away = len(taken) < plan.samples
-            value = taken[-1] if ran_away else phase_values(taken)[0]
-            if 0 < value < expected / factor:
-                # The warm-up was over too early: slow first calls that look like a slow function.
-                self._recent[name].clear()
-                self._outdated = True
-            self._recent[name].append(value)
-            self._quickest_s[name] = min(self._quickest_s[name], *taken)
-            if ran_away or not 0 < value <= factor * expected:
-                beyond += [name] if name not in beyond else []
-                # The round is discarded. But before a new plan we need the times of all functions.
-                if self._in_a_row < 5:
-                    break
-        return phases, beyond
+            within_plan = self._run_phase(subject, phases[subject.name])
+            if not within_plan and subject.name not in beyond:
+                beyond.append(subject.name)
+            # The round is discarded. But before a new plan we need the times of all functions.
+            if not within_plan and self._in_a_row < 5:
+                break
+        return Phases(phases, beyond)
+
+    def _run_phase(self, subject: Subject, taken: list[list[float]]) -> bool:
+        """Run a phase and add its samples; return whether it stayed within what was planned."""
+        name, plan, patience = subject.name, self.plans[subject.name], self._patience
+        most_s = self._rules.void_factor * patience * stats.median(self._recent[name])
+        least_s = stats.median(self._recent[name]) / (self._rules.void_factor * patience)
+        samples = subject.phase(replace(plan, limit_s=plan.limit_s * patience))
+        taken.append(samples)
+        # We keep the samples of discarded rounds, too: they are part of the spread.
+        self.kept.samples_s[name].extend(samples)
+        ran_away = len(samples) < plan.samples
+        value = samples[-1] if ran_away else phase_values(samples).lower
+        if 0 < value < least_s:
+            # The warm-up was over too early: slow first calls that look like a slow function.
+            self._recent[name].clear()
+            self._outdated = True
+        self._recent[name].append(value)
+        self._quickest_s[name] = min(self._quickest_s[name], *samples)
+        return not ran_away and 0 < value <= most_s
 
     def _planned_badly(self) -> bool:
         """Whether the rounds call for other plans than the warm-up did; if so, use the new ones."""
@@ -413,59 +414,3 @@ class Turns:
         if far or parted:
             self.plans = new
         return far or parted
-
-
-def find_interference(turns: Turns) -> str:
-    """Return why no verdict can be given, or "" if each function runs alone as it does in turns.
-
-    The functions disturb each other if one is much faster alone, or if all are steady alone but
-    many rounds are discarded. A load that has just ended looks the same, so we take more rounds.
-    """
-    instruments, kept, clock = turns.instruments, turns.kept, turns.instruments.clock
-    lost, count = len(kept.discarded), turns.count
-    # Functions that disturb each other keep all cores busy; beside a neighbour they cannot.
-    all_cores = OWN_SHARE * instruments.cores()
-    busy = turns.discarded_cpu_s > all_cores * turns.discarded_wall_s
-    stumbling = busy and lost >= 4 and 3 * lost >= count + lost
-    alone_s, slow_shares = {}, []
-    for subject in turns.subjects:
-        values: list[float] = []
-        plan, ends = turns.plans[subject.name], clock() + ALONE_S
-        while not values or (len(values) < 400 and clock() < ends + ALONE_S * (len(values) < 4)):
-            values.append(phase_values(subject.phase(plan))[0])
-        late = values[len(values) * 3 // 5 :]  # early ones may still suffer from what ran before
-        level = alone_s[subject.name] = stats.quartiles(late)[0]
-        slow_shares.append(sum(value > RULES.void_factor * level for value in late) / len(late))
-    smooth = max(slow_shares) < 0.05
-    slowed = _slowed(turns, alone_s, 0)
-    if not slowed and not (stumbling and smooth):
-        return ""
-    tries, ends = 0, clock() + AGAIN_S
-    latest = ends + AGAIN_S  # beside a busy core the least number may take long
-    cpu, wall = instruments.cpu_clock(), clock()
-    while tries < 1 or (tries < 8 and clock() < (latest if tries < 3 else ends)):
-        turns.take()
-        tries += 1
-    again = _slowed(turns, alone_s, count)
-    busy = instruments.cpu_clock() - cpu > all_cores * (clock() - wall)
-    if slowed and again and busy:
-        factor, name = again
-        others = " and ".join(repr(s.name) for s in turns.subjects if s.name != name)
-        found = f"{name!r} takes {factor:.1f} times as long in turns with {others} as alone"
-    elif stumbling and smooth and 3 * (len(kept.discarded) - lost) >= tries:
-        found = f"each is steady alone, but in turns {lost} of {count + lost} rounds were discarded"
-    else:
-        return ""
-    return (
-        f"{found}: the functions disturb each other (their thread pools, most likely). "
-        "Use isolated=True, which gives each a process of its own"
-    )
-
-
-def _slowed(turns: Turns, alone_s: dict[str, float], since: int) -> tuple[float, str] | None:
-    """The factor by which turns slow a function down most, if above 1.3, and the function."""
-    if turns.count <= since:
-        return None
-    rounds = {name: list(map(min, turns.kept.lower_s[name][since:])) for name in alone_s}
-    factors = [(stats.quartiles(rounds[name])[0] / alone_s[name], name) for name in rounds]
-    return max((found for found in factors if found[0] > 1.3), default=None)

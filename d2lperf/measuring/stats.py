@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
@@ -125,9 +126,15 @@ def _rank_sum_cdf(m: int, n: int) -> np.ndarray:
     return np.cumsum(ways[m]) / math.comb(m + n, n)
 
 
-def rank_sum_interval(
-    x: Sequence[float], y: Sequence[float], confidence: float = 0.95
-) -> tuple[float, float, float]:
+class Shift(NamedTuple):
+    """How far one sample lies above another: the median difference and its interval."""
+
+    centre: float
+    low: float
+    high: float
+
+
+def rank_sum_interval(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) -> Shift:
     """Return how far `x` lies above `y`: the median difference and the exact rank-sum interval.
 
     For few values: four and four that do not overlap differ at 97 %. It assumes independent values
@@ -136,10 +143,17 @@ def rank_sum_interval(
     a, b = _as_vector(x, "rank_sum_interval"), _as_vector(y, "rank_sum_interval")
     differences = np.sort(np.subtract.outer(a, b).ravel())
     k = np.searchsorted(_rank_sum_cdf(a.size, b.size), _tail(confidence) * (1 + 1e-12), "right")
-    return (float(np.median(differences)), *_cut(differences, k))
+    return Shift(float(np.median(differences)), *_cut(differences, k))
 
 
-def quiet_limit(x: Sequence[float]) -> Pair:
+class Quiet(NamedTuple):
+    """A function's quiet level, and the limit above which a time counts as disturbed."""
+
+    level: float
+    limit: float
+
+
+def quiet_limit(x: Sequence[float]) -> Quiet:
     """Return a function's quiet level, and the limit above which a time counts as disturbed.
 
     The level is a low quantile, so that we find it even if most times are disturbed: the 25th
@@ -150,7 +164,7 @@ def quiet_limit(x: Sequence[float]) -> Pair:
     few = logs.size < 32
     low, level = np.quantile(logs, [0.05, 0.25] if few else [0.02, 0.10])
     limit = level + max(math.log(1.1), (3 if few else 5) * (level - low))
-    return round(math.exp(level), 15), round(math.exp(limit), 15)
+    return Quiet(math.exp(level), math.exp(limit))
 
 
 def disturbed(first: Pairs, second: Pairs) -> tuple[np.ndarray, np.ndarray]:
@@ -158,8 +172,8 @@ def disturbed(first: Pairs, second: Pairs) -> tuple[np.ndarray, np.ndarray]:
     pairs = [np.asarray(rounds, dtype=np.float64).reshape(-1, 2) for rounds in (first, second)]
     limits = [quiet_limit(p.ravel()) for p in pairs]
     # Both get the more generous limit, relative to their levels: the counts can be compared.
-    most = max(limit / level for level, limit in limits)
-    return tuple(p.max(axis=1) > level * most for p, (level, _) in zip(pairs, limits))
+    most = max(quiet.limit / quiet.level for quiet in limits)
+    return tuple(p.max(axis=1) > quiet.level * most for p, quiet in zip(pairs, limits))
 
 
 def quiet_rounds(first: Pairs, second: Pairs) -> list[int]:
@@ -174,21 +188,17 @@ def quiet_rounds(first: Pairs, second: Pairs) -> list[int]:
         return []
     # The geometric mean of two: a function that is 10 % slower moves it as much as the limit.
     means = np.exp(np.log(np.asarray([first, second], dtype=np.float64)).sum(axis=(0, 2)) / 2)
-    quiet = np.flatnonzero(means <= quiet_limit(means)[1])
+    quiet = np.flatnonzero(means <= quiet_limit(means).limit)
     return quiet.tolist() if quiet.size >= min(16, len(first) / 2) else list(range(len(first)))
 
 
 def excess_p(more: int, fewer: int, share: float = 0.5) -> float:
     """Return P(X >= more) for X binomial of `more + fewer` trials with probability `share`."""
-    n = more + fewer
     if more == 0 or not 0 < share < 1:
         return 1.0
+    from scipy.special import bdtrc
 
-    def log_p(k: int) -> float:
-        choose = math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
-        return choose + k * math.log(share) + (n - k) * math.log1p(-share)
-
-    return min(1.0, round(math.fsum(math.exp(log_p(k)) for k in range(more, n + 1)), 12))
+    return float(bdtrc(more - 1, more + fewer, share))
 
 
 def two_levels(x: Sequence[float]) -> Pair | None:

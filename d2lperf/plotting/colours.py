@@ -39,16 +39,36 @@ def colour_of(name):
     return colours_of([name])[str(name)]
 
 
-def colours_of(names):
-    """Return a colour for each name of one figure; they differ as long as there are enough."""
-    keys = {str(name): str(name).strip().lower() for name in names}
-    found = {key: _KNOWN.get(key) for key in keys.values()}
-    found |= {k: _PALETTE[int(m[1]) % len(_PALETTE)] for k in found if (m := _COUNTED.fullmatch(k))}
-    for key in sorted((k for k in found if not found[k]), key=lambda k: k not in _chosen):
+def colours_of(names, palette=None):
+    """Return a colour for each name of one figure; they differ as long as there are enough.
+
+    Args:
+        names: the names.
+        palette: colours of some of them by name: a name of `COLOURS`, or any colour of matplotlib.
+            What it chooses holds for this figure and does not depend on earlier ones.
+    """
+    keys = {str(name): _key(name) for name in names}
+    given = {_key(name): COLOURS.get(c, c) for name, c in (palette or {}).items()}
+    found = {key: given.get(key) or _fixed(key) for key in keys.values()}
+    unknown = [key for key in found if found[key] is None]
+    # Names that had a colour before choose first, so that they keep it.
+    for key in sorted(unknown, key=lambda key: key not in _chosen):
         first = zlib.crc32(key.encode("utf-8", "replace")) % len(_PALETTE)
         wishes = [_chosen.get(key, _PALETTE[first]), *_PALETTE[first:], *_PALETTE[:first]]
         free = [colour for colour in wishes if colour not in found.values()]
-        found[key] = (free or wishes)[0]
+        found[key] = free[0] if free else wishes[0]
         if free:
             _chosen.setdefault(key, found[key])
     return {name: found[key] for name, key in keys.items()}
+
+
+def _key(name):
+    return str(name).strip().lower()
+
+
+def _fixed(key):
+    """The colour of a known word or of a counted thing; None for another name."""
+    counted = _COUNTED.fullmatch(key)
+    if counted:
+        return _PALETTE[int(counted[1]) % len(_PALETTE)]
+    return _KNOWN.get(key)

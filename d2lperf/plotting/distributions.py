@@ -2,11 +2,12 @@
 
 import numpy as np
 
+from d2lperf.formats import format_value
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import GREY, colours_of
 
 
-def distributions(samples, *, ax=None):
+def distributions(samples, *, palette=None, ax=None):
     """Show how times spread: each sample a point, a row for each function; return the axes.
 
     The bar goes from the lower to the upper quartile; its tick is the median, written at the
@@ -14,6 +15,8 @@ def distributions(samples, *, ax=None):
 
     Args:
         samples: positive times in seconds by name.
+        palette: colours of some names, such as {"eager": "green"}.
+        ax: axes to draw into; a new figure by default.
     """
     rows = {str(name): style.to_array(row).astype(float) for name, row in samples.items()}
     known = np.concatenate([*rows.values(), []])
@@ -21,10 +24,10 @@ def distributions(samples, *, ax=None):
         raise ValueError(f"each row needs samples, all of them positive times, not {samples}")
     log = known.max() > 8 * known.min()
     ax = style.row_axes(ax, rows, f"time per call{', logarithmic axis' if log else ''}", 0.62)
-    colours = colours_of(rows)
+    colours = colours_of(rows, palette)
     for i, (name, row) in enumerate(rows.items()):
         lower, median, upper = np.percentile(row, [25, 50, 75])
-        style.beside(ax, i, f"median {style.quantity(median, 's')}")
+        style.beside(ax, i, f"median {format_value(median, 's')}")
         # Multiples of the golden ratio, modulo 1, keep neighbours apart, the same each time.
         heights = i - 0.3 + 0.45 * (np.arange(row.size) * 0.618034 % 1)
         alpha = min(0.75, max(0.15, 10 / row.size**0.5))

@@ -1,5 +1,6 @@
 """What ran when: a row for each lane, a bar for each span."""
 
+import math
 import re
 from collections import Counter
 
@@ -9,7 +10,7 @@ from d2lperf.plotting import style
 from d2lperf.plotting.colours import GREY, colours_of
 
 
-def gantt(spans, *, lanes=None, length_s=None, ax=None):
+def gantt(spans, *, lanes=None, length_s=None, palette=None, ax=None):
     """Show what ran when: a row for each lane, a bar for each span; return the axes, in seconds.
 
     The six names on which most time went have a colour, the others are grey. A number after a
@@ -22,6 +23,8 @@ def gantt(spans, *, lanes=None, length_s=None, ax=None):
         lanes: the lanes to draw, from the top; by default all, in the order of the spans. If there
             are none, the figure says so.
         length_s: seconds along x; by default up to the last end.
+        palette: colours of some names, such as {"forward": "green"}.
+        ax: axes to draw into; a new figure by default.
     """
     from matplotlib.colors import to_rgb
     from matplotlib.patches import Patch, PathPatch
@@ -36,6 +39,7 @@ def gantt(spans, *, lanes=None, length_s=None, ax=None):
     length_s = float((start + duration).max(initial=0.0) if length_s is None else length_s) or 1.0
     levels = np.ones(max(1, len(lanes)))
     np.maximum.at(levels, lane, depth + 1)
+    made = ax is None
     ax = style.row_axes(ax, lanes or ["no lanes"], "time", 0.42 * levels.mean())
     ax.set_xlim(-0.01 * length_s, 1.01 * length_s)
     style.ticks(ax.xaxis, False, "s")
@@ -46,7 +50,7 @@ def gantt(spans, *, lanes=None, length_s=None, ax=None):
     for name, took in zip(names, duration.tolist()):
         seconds[kind[name]] += took
     most = dict(seconds.most_common(6))
-    key = {**colours_of(name for name in seconds if name in most), "other": GREY}
+    key = {**colours_of([name for name in seconds if name in most], palette), "other": GREY}
     number = {name: i for i, name in enumerate(key)}
     colour = np.array([number.get(kind[name], len(key) - 1) for name in names], dtype=int)
 
@@ -66,7 +70,14 @@ def gantt(spans, *, lanes=None, length_s=None, ax=None):
     for i in np.flatnonzero(fits)[:200]:
         ink = "white" if light[colour[i]] < 0.55 else "black"
         ax.text(start[i] + duration[i] / 2, top[i] + high[i] / 2, names[i], color=ink, **options)
-    if missing := [name for name, i in number.items() if i in colour[~fits]]:
-        above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False, "ncols": 4}
+    missing = [name for name, i in number.items() if i in colour[~fits]]
+    if missing:
+        # The longest name decides how many stand side by side; 7 points for a letter.
+        column = 7 * max(map(len, missing)) + 40
+        ncols = min(4, max(1, int(72 * ax.figure.get_figwidth() // column)))
+        above = {"loc": "lower left", "bbox_to_anchor": (0, 1), "frameon": False, "ncols": ncols}
         style.legend(ax, [Patch(color=key[name], lw=0) for name in missing], missing, **above)
+        if made:
+            width, high = ax.figure.get_size_inches()
+            ax.figure.set_size_inches(width, high + 0.26 * math.ceil(len(missing) / ncols))
     return ax

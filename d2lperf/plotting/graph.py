@@ -16,6 +16,8 @@ def graph(nodes, edges, *, highlight=(), ax=None):
     """
     import networkx as nx
 
+    if not nodes:
+        raise ValueError("graph needs at least one node")
     flow = nx.DiGraph(edges)
     flow.add_nodes_from(nodes)
     if len(flow) != len(nodes) or not nx.is_directed_acyclic_graph(flow):
@@ -34,8 +36,10 @@ def graph(nodes, edges, *, highlight=(), ax=None):
     column = {node: i for i, layer in enumerate(layers) for node in layer}
     arrows = nx.draw_networkx_edges(flow, place, edges, node_size=0, arrowsize=14, ax=ax)
     for arrow, (source, target) in zip(arrows, edges):
-        far = column[target] - column[source] > 1  # it goes around what lies between
-        arrow.set_connectionstyle("arc3", rad=(-0.25 if place[source][1] >= 0 else 0.25) * far)
+        bend = 0.0
+        if column[target] - column[source] > 1:  # it goes around what lies between
+            bend = -0.25 if place[source][1] >= 0 else 0.25
+        arrow.set_connectionstyle("arc3", rad=bend)
         boxes = texts[source].get_bbox_patch(), texts[target].get_bbox_patch()
         arrow.set(patchA=boxes[0], patchB=boxes[1], zorder=5)  # boxes are drawn first
     return ax

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from d2lperf.formats import format_ratio
+from d2lperf.formats import format_ratio, format_value
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import COLOURS, FAINT, GREY, colour_of
 
 
-def intervals(ratios, *, margin=0.0, verdicts=None, xlabel="", ax=None):
+def intervals(ratios, *, margin=0.0, verdicts=None, predicted=None, xlabel="", ax=None):
     """Show ratios with their intervals beside a line at 1; return the axes.
 
     The colour is that of the verdict: green for "faster", vermillion for "slower", grey for every
@@ -17,16 +17,25 @@ def intervals(ratios, *, margin=0.0, verdicts=None, xlabel="", ax=None):
         ratios: (ratio, low, high) by name; NaN where nothing is known, low 0 or high infinity
             where an interval has no end.
         margin: the band of differences that do not count: 1 / (1 + margin) to 1 + margin.
-        verdicts: a word by name, such as "faster" or "not decided".
+        verdicts: a text by name, such as "faster" or "no difference above 3 %".
+        predicted: ratios that were predicted, for some or all names: a diamond, and its number.
+        xlabel: what the ratios are.
+        ax: axes to draw into; a new figure by default.
     """
     texts, colours = [], []
     for name, (ratio, low, high) in ratios.items():
         word = (verdicts or {}).get(name, "")
-        texts.append(f"{format_ratio(ratio, low, high)}\n{word}".strip())
+        text = f"{format_ratio(ratio, low, high)}\n{word}".strip()
+        if name in (predicted or {}):
+            text += f"\n◇ {format_value(predicted[name])} predicted"
+        texts.append(text)
         judged = colour_of(word) if word in ("faster", "slower") else GREY
         colours.append(COLOURS["blue"] if verdicts is None else judged)
     band = 1 / (1 + margin), 1 + margin
-    ax = _rows(ratios, list(ratios.values()), texts, colours, band, xlabel, ax)
+    said = {row: predicted[name] for row, name in enumerate(ratios) if name in (predicted or {})}
+    least = [*band, *said.values()]
+    ax = _rows(ratios, list(ratios.values()), texts, colours, least, xlabel, ax)
+    style.predictions(ax, list(said), list(said.values()))
     ax.axvspan(*band, color=FAINT, lw=0, zorder=0)
     top = {"xycoords": ax.get_xaxis_transform()}
     style.note(ax, "← faster", (1, 1), (-6, 4), ha="right", **top)
@@ -45,7 +54,7 @@ def scores(rows, *, ax=None):
     if not names or (numbers <= 0).any():
         raise ValueError(f"scores are drawn of predictions with positive numbers, not of {rows}")
     factors, blue = numbers[:, 1:] / numbers[:, :1], [COLOURS["blue"]] * len(names)
-    texts = [f"× {style.quantity(factor)}" for factor in factors[:, 0]]
+    texts = [f"× {format_value(factor)}" for factor in factors[:, 0]]
     label = "measured / predicted"
     ax = _rows(names, factors, texts, blue, (1 / 1.5, 1.5), label, ax, log=True)
     style.note(ax, "predicted", (1, 1), (0, 4), ha="center", xycoords=ax.get_xaxis_transform())

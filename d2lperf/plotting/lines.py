@@ -7,7 +7,20 @@ from d2lperf.plotting import style
 from d2lperf.plotting.colours import colours_of
 
 
-def lines(x, y, *, xlabel="", ylabel="", log="", yunit="", low=None, high=None, ax=None):
+def lines(
+    x,
+    y,
+    *,
+    xlabel="",
+    ylabel="",
+    log="",
+    yunit="",
+    low=None,
+    high=None,
+    predicted=None,
+    palette=None,
+    ax=None,
+):
     """Draw curves with a marker at each value, and a legend if they have names; return the axes.
 
     Args:
@@ -17,21 +30,47 @@ def lines(x, y, *, xlabel="", ylabel="", log="", yunit="", low=None, high=None, 
         log: logarithmic axes: "", "x", "y" or "xy".
         yunit: unit on the ticks: "s" ("10 µs", "1 ms"), "B" or any other text.
         low, high: ends of an interval for each value of some or all curves, by name.
+        predicted: what was predicted, like `y`: dashed curves in the colours of the measured ones.
+        palette: colours of some curves by name, such as {"eager": "green"}.
+        ax: axes to draw into; a new figure by default.
+
+    Raises:
+        ValueError: no curves, an end without the other, or names that no curve has.
     """
     curves = y if isinstance(y, Mapping) else {"measured": y}
-    ax, colours, handles = style.axes(ax, 6.0, 3.4), colours_of(curves), []
+    said = predicted if isinstance(predicted, Mapping) else {"measured": predicted}
+    said = {} if predicted is None else said
+    low, high = low or {}, high or {}
+    _check(curves, low, high, said)
+    ax, colours, handles = style.axes(ax, 6.0, 3.4), colours_of(curves, palette), []
     for (name, values), marker in zip(curves.items(), cycle("osD^vP*X")):
         own = style.to_array(x[name] if isinstance(x, Mapping) else x)
         colour, values = colours[str(name)], style.to_array(values)
         handles += ax.plot(own, values, color=colour, marker=marker, ms=5, lw=1.5)
-        if low and high and name in low:
+        if name in low:
             ends = style.to_array(low[name]), style.to_array(high[name])
             ax.vlines(own, *ends, color=colour, lw=4, alpha=0.4)
+        if name in said:
+            ax.plot(own, style.to_array(said[name]), color=colour, lw=1.5, ls="--", zorder=1.5)
     style.frame(ax, xlabel, ylabel)
     style.ticks(ax.xaxis, "x" in log)
     if "x" not in log and own.dtype.kind in "iu":
         ax.xaxis.get_major_locator().set_params(integer=True)
     style.ticks(ax.yaxis, "y" in log, yunit)
-    if isinstance(y, Mapping):
-        style.legend(ax, handles, list(curves))
+    names = list(curves)
+    if said:
+        (dashed,) = ax.plot([], [], color="black", lw=1.5, ls="--")
+        handles, names = [*handles, dashed], [*names, "predicted"]
+    if said or isinstance(y, Mapping):
+        style.legend(ax, handles, names)
     return ax
+
+
+def _check(curves, low, high, said):
+    if not curves:
+        raise ValueError("lines needs at least one curve: y has none. Pass {name: values}.")
+    if set(low) != set(high):
+        raise ValueError(f"an interval needs low and high: {sorted(set(low) ^ set(high), key=str)}")
+    unknown = [name for name in [*low, *said] if name not in curves]
+    if unknown:
+        raise ValueError(f"low, high or predicted name {unknown}, but y has only {list(curves)}")

@@ -1,11 +1,12 @@
 """What all figures share: axes, rows, ticks and texts. Names are never read as mathtext."""
 
+import sys
+from functools import cache
 from textwrap import fill
 
 import numpy as np
 
-from d2lperf.formats import format_value as quantity
-from d2lperf.plotting.colours import FAINT, SOFT
+from d2lperf.plotting.colours import COLOURS, FAINT, SOFT
 
 
 def axes(ax, width, height):
@@ -13,18 +14,36 @@ def axes(ax, width, height):
     from matplotlib import pyplot as plt
 
     if ax is None:
-        return plt.subplots(figsize=(width, height), layout="constrained")[1]
+        ax = plt.subplots(figsize=(width, height), layout="constrained")[1]
     if not isinstance(ax, plt.Axes):
         text = f"ax must be axes, such as plt.subplots() makes, not {ax!r}; to write a file, call"
         raise TypeError(f"{text} .figure.savefig(path) of the axes that are returned.")
+    crisp_in_notebooks()  # the first figure has loaded the notebook's backend
     return ax
+
+
+@cache
+def crisp_in_notebooks():
+    """Show figures of a notebook with twice the pixels, unless its reader has chosen a format.
+
+    As ``%config InlineBackend.figure_formats = ["retina"]`` does; the size on the page stays.
+    """
+    inline = sys.modules.get("matplotlib_inline.backend_inline")
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if inline is None or shell is None:
+        return
+    backend = inline.InlineBackend.instance(parent=shell)
+    if backend.figure_formats == {"png"}:
+        backend.shell = shell
+        backend.figure_formats = {"retina"}
 
 
 def frame(ax, xlabel, ylabel="", grid="both"):
     """Name the axes; draw a light grid and no more of the frame than is needed."""
     ax.set_xlabel(xlabel, parse_math=False)
     ax.set_ylabel(ylabel, parse_math=False)
-    ax.spines[["top", "right", *(["left"] if grid == "x" else [])]].set_visible(False)
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.spines["left"].set_visible(grid != "x")
     ax.spines[:].set_color(SOFT)
     ax.grid(axis=grid, color=FAINT, lw=0.8)
     ax.set_axisbelow(True)
@@ -54,8 +73,9 @@ def ticks(axis, log, unit=""):
     elif unit and unit != "s" and axis.axis_name == "x":
         axis.set_major_locator(ticker.MaxNLocator(5))  # long labels side by side
     if not axis.have_units():  # names instead of numbers keep their ticks
-        plain = ticker.FuncFormatter(lambda v, _: quantity(float(v), unit) if unit else f"{v:g}")
-        axis.set_major_formatter(ticker.EngFormatter("s") if unit == "s" else plain)
+        from d2lperf.plotting.ticks import TickLabels
+
+        axis.set_major_formatter(TickLabels(unit, log))
 
 
 def note(ax, text, at, offset, **options):
@@ -67,6 +87,11 @@ def note(ax, text, at, offset, **options):
 def beside(ax, row, text):
     """Write at the right of a row."""
     note(ax, text, (1, row), (8, 0), xycoords=ax.get_yaxis_transform(), va="center", color="black")
+
+
+def predictions(ax, rows, values):
+    """Mark what was predicted for some rows with a diamond; `beside` says which number it is."""
+    ax.plot(values, rows, "D", color=COLOURS["black"], mfc="white", ms=6, ls="", zorder=5)
 
 
 def legend(ax, handles, names, **options):

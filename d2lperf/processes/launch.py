@@ -9,14 +9,17 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import torch
 import torch.distributed as dist
-from torch.distributed.elastic.utils.store import barrier
 
+from d2lperf import _compat
 from d2lperf.device import accelerator_type, num_gpus
 from d2lperf.machine import usable_cores
-from d2lperf.processes import engine, torchrun
+from d2lperf.processes import torchrun, worker
+from d2lperf.processes.engine import Crew
+from d2lperf.processes.wire import pack
 
 
 def launch(
@@ -73,11 +76,11 @@ def launch(
         torchrun.warn_of_leftovers(workers)
         workers = int(os.environ.get("LOCAL_WORLD_SIZE", os.environ["WORLD_SIZE"]))
     threads = threads or max(1, usable_cores() // workers)
-    group = torchrun.Group(*_backend(backend, workers), threads, timeout_s)
+    group = torchrun.Group(*_connection(backend, workers), threads, timeout_s)
     if in_place:
         return group.call(partial(fn, *args), deadline_s, on_report)
     names = {f"rank {rank}": f"rank {rank} of {workers}" for rank in range(workers)}
-    crew = engine.Crew(names, threads, on_report)
+    crew = Crew(names, threads, on_report)
     # The store, in which the ranks find each other, is in the kernel and outlives each of them.
     # Left to itself, it listens on every interface. With libuv, torch 2.6 takes no socket.
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as server:
@@ -86,8 +89,9 @@ def launch(
     refusal = f"{getattr(fn, '__name__', 'fn')} or what it refers to cannot be sent to a worker"
     advice = "Make it inside the function: open files, locks, generators and connections stay here."
     task = partial(_member, fn, args, workers, store.port, group)
-    packed = engine.pack(task, refusal, advice, TypeError)
-    if (size := sum(map(len, packed))) > 50e6:
+    packed = pack(task, refusal, advice, TypeError)
+    size = sum(map(len, packed))
+    if size > 50e6:
         text = f"launch copies {size / 1e6:,.0f} MB to each of {workers} workers: the function, its"
         text += " arguments and all they use. Make or load the data inside the function instead."
         warnings.warn(text, UserWarning, stacklevel=2)
@@ -102,10 +106,10 @@ def report(value: Any) -> None:
     Raises:
         RuntimeError: called outside of a function that `launch` runs.
     """
-    if engine.reporter is None:
+    if worker.reporter is None:
         text = "report(value) was called outside of a function that launch runs. Call it inside"
         raise RuntimeError(f"{text} fn of launch(fn, on_report=...).")
-    engine.reporter(value)
+    worker.reporter(value)
 
 
 def _check(fn, args, on_report, workers, threads, timeout_s, deadline_s) -> None:
@@ -134,24 +138,42 @@ def _check(fn, args, on_report, workers, threads, timeout_s, deadline_s) -> None
             raise TypeError(f"{text} (torch.distributed.get_rank() tells the rank.)") from None
 
 
-def _backend(backend: str, workers: int) -> tuple[str, str | None]:
-    kind = accelerator_type()
-    theirs = dist.Backend.default_device_backend_map.get(kind, "gloo")
-    devices = num_gpus() if theirs != "gloo" and dist.is_backend_available(theirs) else 0
+class _Connection(NamedTuple):
+    """How ranks are connected."""
+
+    backend: str
+    accelerator: str | None  # type of the devices, of which each rank gets one; None: the CPU
+
+
+def _connection(backend: str, workers: int) -> _Connection:
+    """Choose the backend, or raise an error that says which there are."""
+    kind, on_cpu = accelerator_type(), _Connection("gloo", None)
+    theirs = _backend_of(kind)
+    devices = num_gpus() if theirs and dist.is_backend_available(theirs) else 0
     if backend == "gloo" or (backend == "auto" and devices < workers):
-        return "gloo", None
+        return on_cpu
     if backend not in ("auto", theirs):
-        raise ValueError(f'backend is "auto", "gloo" or "{theirs}" here, but got {backend!r}.')
+        names = f'"auto", "gloo" or "{theirs}"' if theirs else '"auto" or "gloo"'
+        raise ValueError(f"backend is {names} here, but got {backend!r}.")
     if devices < workers:
         text = f"each of the {workers} workers, but this process sees {devices} that it can use."
         advice = 'Use fewer workers, or backend="gloo" (CPU).'
         raise ValueError(f'backend="{theirs}" needs an accelerator for {text} {advice}')
-    return theirs, kind
+    return _Connection(theirs, kind)
+
+
+def _backend_of(kind: str) -> str | None:
+    """The backend that connects devices of this kind, if torch has one for them."""
+    try:
+        theirs = dist.get_default_backend_for_device(torch.device(kind))
+    except ValueError:
+        return None
+    return None if theirs == "gloo" else theirs
 
 
 def _member(fn, args, workers, port, group) -> Any:
     """Runs in a worker: join the group, call the function."""
-    rank, loopback = engine.here.index, "lo0" if sys.platform == "darwin" else "lo"
+    rank, loopback = worker.here.index, "lo0" if sys.platform == "darwin" else "lo"
     os.environ.update(
         dict.fromkeys(("RANK", "LOCAL_RANK"), str(rank)),
         **dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), str(workers)),
@@ -164,6 +186,6 @@ def _member(fn, args, workers, port, group) -> Any:
     # On a busy machine the last rank may come late. timeout_s is for the collectives, so the
     # ranks wait for each other before they make the group.
     store = dist.TCPStore("127.0.0.1", port, is_master=False)
-    barrier(store, workers, "d2lperf/here", max(60, group.timeout_s))
+    _compat.wait_for_ranks(store, workers, "d2lperf/here", max(60, group.timeout_s))
     group.join(rank, store=store, rank=rank, world_size=workers)
     return fn(*args)

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # imported after a group, it would keep that group until Python's end
-from torch.distributed import distributed_c10d as c10d
-from torch.distributed.elastic.utils.store import barrier
 
-from d2lperf.processes import engine
+from d2lperf import _compat
+from d2lperf.processes import worker
 
 _calls = count()  # of calls in place, the same in every rank
 
@@ -36,7 +35,7 @@ class Group(NamedTuple):
         if self.accelerator:
             device = torch.device(self.accelerator, local_rank)
             torch.accelerator.set_device_index(local_rank)
-        c10d.default_pg_timeout = c10d.default_pg_nccl_timeout = timeout  # of groups made later
+        _compat.set_default_timeout(timeout)
         dist.init_process_group(self.backend, timeout=timeout, device_id=device, **where)
         atexit.register(_leave)
 
@@ -48,18 +47,18 @@ class Group(NamedTuple):
             self.join(int(os.environ.get("LOCAL_RANK", 0)))
         if deadline_s is not None:
             faulthandler.dump_traceback_later(deadline_s, exit=True)
-        rank, before = int(os.environ["RANK"]), engine.reporter
-        engine.reporter = partial(on_report, rank) if on_report else before or (lambda value: None)
+        rank, before = int(os.environ["RANK"]), worker.reporter
+        worker.reporter = partial(on_report, rank) if on_report else before or (lambda value: None)
         try:
             results: list[Any] = [None] * dist.get_world_size()
             dist.all_gather_object(results, fn())
             # A rank that left at once would close connections from which a slower one still reads.
             with suppress(Exception):  # the results are here; only the courtesy failed
                 key = f"d2lperf/done/{next(_calls)}"
-                barrier(c10d._get_default_store(), len(results), key, self.timeout_s)
+                _compat.wait_for_ranks(_compat.default_store(), len(results), key, self.timeout_s)
             return results
         finally:
-            engine.reporter = before
+            worker.reporter = before
             if deadline_s is not None:
                 faulthandler.cancel_dump_traceback_later()
 

@@ -7,17 +7,43 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch._C._profiler import _ExperimentalConfig
 from torch.autograd import DeviceType
 
 from d2lperf.device import synchronize
-from d2lperf.timeline.timeline import HOST, Timeline, TimelineError, thread_label
+from d2lperf.timeline.lanes import HOST, Entry, Interval
+from d2lperf.timeline.timeline import Timeline, TimelineError, thread_label
 
 CALL = "d2lperf.record"  # name of the span around the function's call
 _one_at_a_time = threading.Lock()
+
+
+class Profile(NamedTuple):
+    """What the profiler saw of one call."""
+
+    events: list[Any]  # torch's _KinetoEvents
+    names: dict[int, str]  # of threads by native id
+    called_ns: int  # time.perf_counter_ns() at the call
+
+
+class Place(NamedTuple):
+    """Where something ran: device, its index and the stream; the host is ("", 0, thread)."""
+
+    kind: str
+    index: int
+    number: int
+
+
+class Found(NamedTuple):
+    """An event of the profiler, in nanoseconds of its clock."""
+
+    name: str
+    start: int
+    end: int
+    place: Place
 
 
 def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
@@ -48,15 +74,16 @@ def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
         raise TypeError(f"record needs a function, not a {type(fn).__name__}: record(lambda: f(x))")
     for _ in range(warmup):
         _profile(fn)
-    timeline = timeline_of(*_profile(fn), caller=thread_label(threading.current_thread()))
+    seen, caller = _profile(fn), thread_label(threading.current_thread())
+    timeline = timeline_of(seen.events, seen.names, seen.called_ns, caller)
     if not len(timeline):
         text = "the profiler saw no operation of torch in it. For other code make a Timeline() and"
         raise TimelineError(f"{text} write `with timeline.span('load'): ...` around its parts.")
     return timeline
 
 
-def _profile(fn: Callable[[], Any]) -> tuple[list[Any], dict[int, str], int]:
-    """Run `fn` once; return events, names of threads by native id, and the time of the call."""
+def _profile(fn: Callable[[], Any]) -> Profile:
+    """Run `fn` once under torch's profiler."""
     if _profiling() or not _one_at_a_time.acquire(blocking=False):
         raise TimelineError("a profiler is running, and torch can only have one. Stop it first.")
     names, hook = {}, threading.getprofile()
@@ -90,7 +117,7 @@ def _profile(fn: Callable[[], Any]) -> tuple[list[Any], dict[int, str], int]:
     found = [thread for thread in threading.enumerate() if not thread.name.startswith("Dummy-")]
     names |= {thread.native_id: thread_label(thread) for thread in found}
     # The public list, profiler.events(), takes much longer and drops some nested spans.
-    return profiler.profiler.kineto_results.events(), names, called_ns
+    return Profile(profiler.profiler.kineto_results.events(), names, called_ns)
 
 
 def _profiling() -> bool:
@@ -98,8 +125,8 @@ def _profiling() -> bool:
     return torch.autograd._profiler_enabled() or torch.autograd.profiler._is_profiler_enabled
 
 
-def _place(event: Any) -> tuple[str, int, int] | None:
-    """Return device, index and stream, or ("", 0, thread) of the host; None for what is no work."""
+def _place(event: Any) -> Place | None:
+    """Return where an event ran; None for what is no work."""
     kind, index, number = event.device_type(), event.device_index(), event.device_resource_id()
     # Copies of the host's annotations, and waiting, would cross the work of a stream. The
     # profiler's own work is on device -1.
@@ -108,10 +135,12 @@ def _place(event: Any) -> tuple[str, int, int] | None:
         return None
     if kind == DeviceType.CPU:
         # Without the profiler's library only torch's own number of the thread is known.
-        return None if index < 0 else ("", 0, number or event.start_thread_id())
-    other = kind == DeviceType.PrivateUse1  # torch.device knows the name it was given
-    name = torch.device("privateuseone" if other else kind.name.lower()).type
-    return None if event.is_user_annotation() else (name, index, number)
+        return None if index < 0 else Place("", 0, number or event.start_thread_id())
+    if event.is_user_annotation():
+        return None
+    # torch.device knows the name that another backend was given.
+    backend = "privateuseone" if kind == DeviceType.PrivateUse1 else kind.name.lower()
+    return Place(torch.device(backend).type, index, number)
 
 
 def timeline_of(
@@ -123,26 +152,45 @@ def timeline_of(
     """
     found = []
     for event in events:
-        if place := _place(event):
+        place = _place(event)
+        if place is not None:
             start, took = event.start_ns(), max(0, event.duration_ns())
-            found.append((event.name(), start, start + took, place))
-    _, zero, returned, here = next(row for row in found if row[0] == CALL)
+            found.append(Found(event.name(), start, start + took, place))
+    call = next(one for one in found if one.name == CALL)
+    zero, here = call.start, call.place
     # After the call, its thread only waits for the devices, on behalf of record.
-    found = [r for r in found if r[0] != CALL and (r[3] != here or r[1] < returned)]
-    found.sort(key=lambda row: (row[1], -row[2]))
-    backward = {place[2] for name, *_, place in found if name.startswith("autograd::engine")}
-    names = {**dict.fromkeys(backward, "backward thread"), **names, here[2]: caller}
+    found = [r for r in found if r is not call and (r.place != here or r.start < call.end)]
+    found.sort(key=lambda one: (one.start, -one.end))
+    backward = {one.place.number for one in found if one.name.startswith("autograd::engine")}
+    names = {**dict.fromkeys(backward, "backward thread"), **names, here.number: caller}
+    lanes, device_of = _lanes([one.place for one in found], names, here)
+    # Of two equal spans, a timeline takes the later one for the outer.
+    spans = [
+        Entry(one.name, one.start - zero, one.end - zero, lanes[one.place])
+        for one in reversed(found)
+    ]
+    last = max([call.end - zero, *(span.end for span in spans)])
+    return Timeline._of(spans, device_of, called_ns, Interval(0, last))
+
+
+def _lanes(
+    places: list[Place], names: dict[int, str], here: Place
+) -> tuple[dict[Place, str], dict[str, str]]:
+    """Return the lane of each place, and the device of each lane.
+
+    The caller comes first, other threads as they appeared, then devices and streams by numbers.
+    """
+
+    def turn(place: Place) -> tuple[bool, Place]:
+        return place != here, place if place.kind else Place("", 0, 0)
+
     lanes, device_of, used = {}, {}, Counter()
-    # The caller first, other threads as they appeared, devices and streams by their numbers.
-    places = dict.fromkeys(row[3] for row in found)
-    for place in sorted(places, key=lambda p: (p != here, p if p[0] else ("", 0, 0))):
-        kind, index, number = place
-        device = f"{kind}:{index}" if kind else HOST
-        lane = f"{device} stream {number}" if kind else names.get(number, "thread")
+    for place in sorted(dict.fromkeys(places), key=turn):
+        device, lane = HOST, names.get(place.number, "thread")
+        if place.kind:
+            device = f"{place.kind}:{place.index}"
+            lane = f"{device} stream {place.number}"
         used[lane] += 1
         lanes[place] = f"{lane} ({used[lane]})" if used[lane] > 1 else lane
         device_of[lanes[place]] = device
-    # Of two equal spans, a timeline takes the later one for the outer.
-    spans = [(name, a - zero, b - zero, lanes[place]) for name, a, b, place in reversed(found)]
-    last = max([returned - zero, *(span[2] for span in spans)])
-    return Timeline._of(spans, device_of, called_ns, (0, last))
+    return lanes, device_of

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from d2lperf.formats import format_seconds
 from d2lperf.timeline.intervals import length
-
-HOST = "CPU"
+from d2lperf.timeline.lanes import HOST, NOTHING, Arranged, Entry, Interval, arrange
+from d2lperf.timeline.summary import Summary
 
 
 class TimelineError(ValueError):
@@ -54,17 +54,19 @@ class Timeline:
     """
 
     def __init__(self):
-        self._spans: list[tuple[str, int, int, str]] = []  # name, start, end, lane
+        self._spans: list[Entry] = []
         self._device_of: dict[str, str] = {}
         self._origin = time.perf_counter_ns()  # time 0 of the spans
-        self._window = None  # start and end of a recording, in which spans of a lane may cross
-        self._state: tuple = [], {}, None  # what `_now` found last
+        self._window: Interval | None = None  # of a recording, in which spans of a lane may cross
+        self._state = NOTHING  # what `_now` found last
 
     @classmethod
-    def _of(cls, spans: list, device_of: dict, origin: int, window: Any) -> Timeline:
+    def _of(
+        cls, spans: list[Entry], device_of: dict[str, str], origin: int, window: Interval | None
+    ) -> Timeline:
         timeline = cls()
         timeline._spans, timeline._device_of = spans, device_of
-        timeline._origin, timeline._window = origin, window and tuple(window)
+        timeline._origin, timeline._window = origin, window
         return timeline
 
     @classmethod
@@ -88,8 +90,13 @@ class Timeline:
             timeline._enter(str(lane), str(device))
             # Both ends are rounded, so a span that starts where another ends still does.
             ends = round(start * 1e9), round((start + duration) * 1e9)
-            timeline._spans.append((str(name), *ends, str(lane)))
-        timeline._now()
+            timeline._spans.append(Entry(str(name), *ends, str(lane)))
+        found = timeline._now()
+        for row in found.rows:
+            if row.lane in found.added:
+                what = f"{row.name!r} ({row.start / 1e9:g} s to {row.end / 1e9:g} s) starts inside"
+                lane = f"another span of lane {found.added[row.lane]!r} and ends after it"
+                raise TimelineError(f"{what} {lane}: use two lanes.")
         return timeline
 
     @classmethod
@@ -103,14 +110,16 @@ class Timeline:
         origin = min((part._origin for part in parts.values()), default=0)
         spans, device_of, limits = [], {}, []
         for worker, part in parts.items():
-            shift, (rows, times, window) = part._origin - origin, part._now()
-            limits += [limit + shift for limit in window]
-            for lane in times:
-                device = part._device_of[lane]
+            shift, found = part._origin - origin, part._now()
+            limits += [limit + shift for limit in found.window]
+            for lane in found.times:
+                device = found.device_of[lane]
                 device_of[f"{worker} {lane}"] = worker if device == HOST else f"{worker} {device}"
-            for name, start, end, lane, _ in reversed(rows):
-                spans.append((name, start + shift, end + shift, f"{worker} {lane}"))
-        return cls._of(spans, device_of, origin, (min(limits), max(limits)) if limits else None)
+            for row in reversed(found.rows):
+                times = row.start + shift, row.end + shift
+                spans.append(Entry(row.name, *times, f"{worker} {row.lane}"))
+        window = Interval(min(limits), max(limits)) if limits else None
+        return cls._of(spans, device_of, origin, window)
 
     @contextmanager
     def span(self, name: str, *, lane: str | None = None, device: str = HOST) -> Iterator[None]:
@@ -118,8 +127,9 @@ class Timeline:
 
         Args:
             name: what the block does.
-            lane: where it is shown, by default the name of the thread. Blocks that run at the same
-                time need different lanes.
+            lane: where it is shown, by default the name of the thread. A lane does one thing at a
+                time: where blocks of a lane "x" cross, or blocks of several threads run in it at
+                the same time, the later ones get a lane "x (2)" of their own.
             device: what the lane belongs to; TimelineError if it belongs to another one.
         """
         lane = thread_label(threading.current_thread()) if lane is None else str(lane)
@@ -129,44 +139,30 @@ class Timeline:
             yield
         finally:
             end = time.perf_counter_ns()
-            self._spans.append((str(name), start - self._origin, end - self._origin, lane))
+            times = start - self._origin, end - self._origin
+            self._spans.append(Entry(str(name), *times, lane, threading.get_ident()))
 
     def _enter(self, lane: str, device: str) -> None:
         if (known := self._device_of.setdefault(lane, device)) != device:
             raise TimelineError(f"lane {lane!r} belongs to {known!r}, so not to {device!r}.")
 
-    def _now(self) -> tuple[list[tuple], dict[str, list[tuple]], tuple[int, int] | None]:
-        """Rows (name, start, end, lane, depth) in the order of `spans`; times by lane; window."""
+    def _now(self) -> Arranged:
+        """All spans that have ended, in their places."""
         spans, state = list(self._spans), self._state  # other threads may add some meanwhile
-        if len(state[0]) == len(spans):
-            return state
-        device_of = dict(self._device_of)
-        devices = sorted(dict.fromkeys(device_of.values()), key=lambda device: device != HOST)
-        lanes = sorted(device_of, key=lambda lane: devices.index(device_of[lane]))
-        rows, times, running = [], {lane: [] for lane in lanes}, {}
-        # `span` adds inner spans first, so of two equal spans the later one is the outer.
-        for name, start, end, lane in sorted(reversed(spans), key=lambda s: (s[1], -s[2])):
-            ends = running[lane] = [e for e in running.get(lane, ()) if e > start]
-            depth = sum(e >= end for e in ends)
-            if depth < len(ends) and not self._window:
-                what = f"{name!r} ({start / 1e9:g} s to {end / 1e9:g} s) starts inside another span"
-                raise TimelineError(f"{what} of lane {lane!r} and ends after it: use two lanes.")
-            ends.append(end)
-            times[lane].append((start, end))
-            rows.append((name, start, end, lane, depth))
-        limits = [*(self._window or ()), *(t for _, start, end, *_ in rows for t in (start, end))]
-        times = {lane: those for lane, those in times.items() if those}
-        self._state = rows, times, (min(limits), max(limits)) if rows else None
-        return self._state
+        if state.seen != len(spans):
+            state = self._state = arrange(spans, dict(self._device_of), self._window)
+        return state
 
-    def _known(self) -> tuple[list[tuple], dict[str, list[tuple]], tuple[int, int]]:
+    def _known(self) -> Arranged:
         """What `_now` finds, if there is something."""
-        if not (state := self._now())[0]:
+        state = self._now()
+        if not state.rows:
             raise TimelineError("the timeline has no spans: `with timeline.span('x'):` adds one.")
         return state
 
-    def _times(self, lane: str) -> list[tuple[int, int]]:
-        if lane not in (times := self._known()[1]):
+    def _times(self, lane: str) -> list[Interval]:
+        times = self._known().times
+        if lane not in times:
             have = ", ".join(map(repr, times))
             raise TimelineError(f"there is no lane {lane!r} in this timeline. It has: {have}.")
         return times[lane]
@@ -177,31 +173,33 @@ class Timeline:
     @property
     def spans(self) -> list[Span]:
         """All spans by their start; an outer span comes before those inside it."""
+        found = self._now()
         return [
-            Span(name, start / 1e9, (end - start) / 1e9, lane, self._device_of[lane], depth)
-            for name, start, end, lane, depth in self._now()[0]
+            Span(name, start / 1e9, (end - start) / 1e9, lane, found.device_of[lane], depth)
+            for name, start, end, lane, depth in found.rows
         ]
 
     @property
     def lanes(self) -> list[str]:
         """The lanes that have spans, grouped by device, those of the host first."""
-        return list(self._now()[1])
+        return list(self._now().times)
 
     @property
     def devices(self) -> list[str]:
         """The devices, the host first, others in the order in which they appeared."""
-        return list(dict.fromkeys(self._device_of[lane] for lane in self._now()[1]))
+        found = self._now()
+        return list(dict.fromkeys(found.device_of[lane] for lane in found.times))
 
     @property
     def window_s(self) -> tuple[float, float]:
         """First start and last end, in seconds; a recording starts with the function's call."""
-        start, end = self._known()[2]
+        start, end = self._known().window
         return start / 1e9, end / 1e9
 
     @property
     def duration_s(self) -> float:
         """Length of the timeline, in seconds."""
-        start, end = self._known()[2]
+        start, end = self._known().window
         return (end - start) / 1e9
 
     def busy_s(self, lane: str) -> float:
@@ -228,6 +226,21 @@ class Timeline:
         busy = [f"  {lane}: busy {format_seconds(self.busy_s(lane))}" for lane in self.lanes]
         return "\n".join([f"timeline: {len(self)} spans{took}", *busy])
 
+    def summary(self) -> Summary:
+        """Return how long each thing took, by name and lane: calls, time, share of the duration.
+
+        The result shows itself as a table, the longest first; `to_frame()` gives a
+        `pandas.DataFrame`. Spans of a name that lie inside each other are not counted twice.
+
+        >>> spans = [("load", 0, 3, "disk"), ("load", 3, 1, "disk"), ("train", 3, 5, "cpu")]
+        >>> Timeline.from_spans(spans).summary()
+        name    lane   calls     time    share
+        train   cpu        1   5.00 s   62.5 %
+        load    disk       2   4.00 s   50.0 %
+        share: of the timeline's 8.00 s
+        """
+        return Summary(self._known())
+
     def to_frame(self):
         """Return a `pandas.DataFrame` with a row for each span; its columns are those of `Span`."""
         import pandas as pd
@@ -241,13 +254,22 @@ class Timeline:
         """
         import pandas as pd
 
+        found = self._now()
         rows = [
-            (lane, self._device_of[lane], len(times), self.busy_s(lane), self.busy_fraction(lane))
-            for lane, times in self._now()[1].items()
+            (lane, found.device_of[lane], len(times), self.busy_s(lane), self.busy_fraction(lane))
+            for lane, times in found.times.items()
         ]
         return pd.DataFrame(rows, columns=["lane", "device", "spans", "busy_s", "busy_fraction"])
 
-    def plot(self, ax=None, *, depth: int | None = 1, lanes=None, length_s: float | None = None):
+    def plot(
+        self,
+        ax=None,
+        *,
+        depth: int | None = 1,
+        lanes=None,
+        length_s: float | None = None,
+        palette: Mapping[str, str] | None = None,
+    ):
         """Draw a row for each lane, with a bar for each span; return the axes.
 
         Args:
@@ -257,25 +279,28 @@ class Timeline:
                 says so.
             length_s: seconds that the axis shows, from the start of `window_s`, to give several
                 figures one scale; by default the timeline's duration.
+            palette: colours of some names, as `plotting.gantt` takes them.
 
         Raises:
             TimelineError: no spans, or no such lane. TypeError: `ax` is not matplotlib's axes.
         """
         from d2lperf import plotting
 
-        rows, times, (zero, last) = self._known()
-        lanes = list(times if lanes is None else dict.fromkeys(lanes))
+        found = self._known()
+        zero, last = found.window
+        lanes = list(found.times if lanes is None else dict.fromkeys(lanes))
         for lane in lanes:
             self._times(lane)  # raises for one that is not there
-        short = {name: _short(name) for name in {row[0] for row in rows}}
+        short = {name: _short(name) for name in {row.name for row in found.rows}}
         return plotting.gantt(
             [
                 (short[name], (start - zero) / 1e9, (end - start) / 1e9, lane, level)
-                for name, start, end, lane, level in rows
+                for name, start, end, lane, level in found.rows
                 if depth is None or level < depth
             ],
             lanes=lanes,
             length_s=(last - zero) / 1e9 if length_s is None else length_s,
+            palette=palette,
             ax=ax,
         )
 
@@ -285,16 +310,17 @@ class Timeline:
         Devices are its processes, lanes its threads. Of spans of a lane that cross, as kernels of a
         stream may, Perfetto shows the first. Source: Trace Event Format (Chromium project).
         """
-        rows, times, limits = self._now()
-        zero = limits[0] if limits else 0
+        found = self._now()
+        zero = found.window.start if found.window else 0
         events = []
-        for name, start, end, lane, _ in rows:
-            where = {"ph": "X", "name": name, "pid": self._device_of[lane], "tid": lane}
+        for row in found.rows:
+            where = {"ph": "X", "name": row.name, "pid": found.device_of[row.lane], "tid": row.lane}
             # Perfetto multiplies microseconds by 1000 and truncates; a bit more gives back `ns`.
-            ts, dur = (math.nextafter(ns / 1e3, math.inf) for ns in (start - zero, end - start))
+            times_ns = row.start - zero, row.end - row.start
+            ts, dur = (math.nextafter(ns / 1e3, math.inf) for ns in times_ns)
             events.append({**where, "ts": ts, "dur": dur})
         ours = {"start_ns": zero, "origin_ns": self._origin, "window_ns": self._window}
-        ours["device_of"] = {lane: self._device_of[lane] for lane in times}
+        ours["device_of"] = {lane: found.device_of[lane] for lane in found.times}
         # Perfetto shows escapes as they are, so only half of a surrogate pair becomes one.
         text = json.dumps({"traceEvents": events, "otherData": ours}, ensure_ascii=False)
         Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -308,8 +334,9 @@ class Timeline:
             for event in reversed(trace["traceEvents"]):
                 start, took = (round(event[key] * 1e3) for key in ("ts", "dur"))
                 start += ours["start_ns"]
-                spans.append((event["name"], start, start + took, event["tid"]))
-            return cls._of(spans, ours["device_of"], ours["origin_ns"], ours["window_ns"])
+                spans.append(Entry(event["name"], start, start + took, event["tid"]))
+            window = ours["window_ns"] and Interval(*ours["window_ns"])
+            return cls._of(spans, ours["device_of"], ours["origin_ns"], window)
         except (ValueError, LookupError, TypeError) as error:
             raise TimelineError(f"{path} is not a file that Timeline.save wrote.") from error
 

@@ -2,11 +2,16 @@
 
 import collections
 import functools
+import gc
+import inspect
+import json
 import math
 import random
 import re
+import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,8 +21,8 @@ from hypothesis import strategies as st
 
 from d2lperf.measuring.compare import compare, measure, sweep
 from d2lperf.measuring.equality import ResultsDiffer
+from d2lperf.measuring.instruments import using
 from d2lperf.measuring.results import Comparison, Measurement
-from d2lperf.measuring.sampling import Instruments
 
 
 @pytest.fixture
@@ -25,15 +30,26 @@ def clock():
     return FakeClock()
 
 
-def fake_compare(clock, functions, seed=0, **options):
-    return compare(functions, **{"check": False, "instruments": clock.instruments(seed), **options})
+def fake_compare(clock, functions, seed=0, instruments=None, **options):
+    with using(instruments or clock.instruments(seed)):
+        return compare(functions, **{"check": False, **options})
+
+
+def fake_measure(clock, fn, **options):
+    with using(clock.instruments()):
+        return measure(fn, **options)
+
+
+def fake_sweep(clock, make, values, **options):
+    with using(clock.instruments()):
+        return sweep(make, values, check=False, **options)
 
 
 # ------------------------------------------------------------------------------------ measure
 
 
 def test_measure_tells_first_calls_from_the_rest(clock):
-    found = measure(clock.work(1e-4, first=[0.2, 0.01]), instruments=clock.instruments())
+    found = fake_measure(clock, clock.work(1e-4, first=[0.2, 0.01]))
     assert found.first_call_s == 0.2
     assert found.median_s == pytest.approx(1e-4)
     assert found.loops in (2, 3)
@@ -42,10 +58,10 @@ def test_measure_tells_first_calls_from_the_rest(clock):
 
 
 def test_measure_stops_when_it_knows_enough_and_at_the_budget(clock):
-    steady = measure(clock.work(1e-4), instruments=clock.instruments())
+    steady = fake_measure(clock, clock.work(1e-4))
     assert steady.elapsed_s < 0.05
     noise = lambda now, call: 1e-4 * random.Random(call).uniform(1, 3)  # noqa: E731
-    noisy = measure(clock.work(noise), instruments=clock.instruments(), budget_s=0.3)
+    noisy = fake_measure(clock, clock.work(noise), budget_s=0.3)
     assert len(noisy.samples_s) > len(steady.samples_s) and noisy.elapsed_s <= 0.3
 
 
@@ -54,7 +70,7 @@ def test_measure_stops_when_it_knows_enough_and_at_the_budget(clock):
 def test_measure_keeps_to_its_budget_warm_up_included(clock, call_s, budget_s):
     """The first edition took 20 s for budget_s=0.5. Two calls are made in any case."""
     work = clock.work(call_s, first=[2 * call_s])
-    found = measure(work, budget_s=budget_s, instruments=clock.instruments(), progress=False)
+    found = fake_measure(clock, work, budget_s=budget_s, progress=False)
     assert found.elapsed_s <= max(1.02 * budget_s, 3.01 * call_s)
     assert found.median_s == pytest.approx(call_s)
 
@@ -63,7 +79,7 @@ def test_the_median_lies_in_its_interval_whatever_the_noise(clock):
     for seed in range(40):
         chance = random.Random(seed)
         noise = lambda now, call, c=chance: 1e-3 * c.choice([1, 1, 1.3, 2, 9])  # noqa: E731
-        found = measure(clock.work(noise), budget_s=0.3, instruments=clock.instruments())
+        found = fake_measure(clock, clock.work(noise), budget_s=0.3)
         low, high = found.interval_s
         assert low <= found.median_s <= high
 
@@ -72,11 +88,11 @@ def test_a_function_on_two_levels_shows_both(clock):
     """Beside a busy process 24 ms were shown where the quiet level was 0.09 ms."""
     chance, level = random.Random(0), in_blocks([False, True, True], 9e-5, 22.5e-3)
     work = clock.work(lambda now, call: level(now, call) * chance.uniform(0.8, 1.2))
-    found = measure(work, budget_s=4, instruments=clock.instruments(), progress=False)
+    found = fake_measure(clock, work, budget_s=4, progress=False)
     assert found.levels_s == pytest.approx((9e-5, 250 * 9e-5), rel=0.1)
     assert found.median_s in (pytest.approx(level, rel=0.1) for level in found.levels_s)
     assert "two levels" in str(found)
-    steady = measure(clock.work(1e-4, noise=0.1), instruments=clock.instruments())
+    steady = fake_measure(clock, clock.work(1e-4, noise=0.1))
     assert steady.levels_s[0] == steady.levels_s[1] == steady.median_s
 
 
@@ -104,7 +120,7 @@ def test_measure_keeps_what_it_has_when_it_is_interrupted(clock, at):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        measure(interrupted, name="f", instruments=clock.instruments())
+        fake_measure(clock, interrupted, name="f")
     partial = caught.value.partial
     assert isinstance(partial, Measurement) and partial.name == "f"
     assert len(partial.first_calls_s) == min(at - 1, 5)
@@ -162,7 +178,7 @@ def test_other_names(clock):
 
 def test_equal_functions_show_no_difference(clock):
     found = fake_compare(clock, {"a": clock.work(1e-4), "b": clock.work(1e-4)})
-    assert found["b"].verdict == "no measurable difference"
+    assert found["b"].verdict == "no difference"
     assert found["b"].ratio == pytest.approx(1.0)
 
 
@@ -188,7 +204,7 @@ def test_drift_cancels(clock, work):
 def test_first_calls_are_never_mistaken(clock):
     slow_start = clock.work(1e-4, first=[2.0, 0.5, 0.1])
     found = fake_compare(clock, {"plain": clock.work(1e-4), "compiled": slow_start})
-    assert found["compiled"].verdict == "no measurable difference"
+    assert found["compiled"].verdict == "no difference"
     assert found["compiled"].first_call_s == 2.0
     assert found["compiled"].median_s == pytest.approx(1e-4)
 
@@ -198,7 +214,7 @@ def test_slow_first_calls_that_look_like_a_slow_function_leave_no_trace(clock, s
     """All the calls of the warm-up are slow alike; both sides must get the same plan in the end."""
     functions = {"plain": clock.work(1e-4), "compiled": clock.work(1e-4, first=[slow_s] * 3)}
     run = fake_compare(clock, functions)
-    assert run["compiled"].verdict == "no measurable difference"
+    assert run["compiled"].verdict == "no difference"
     assert run.rounds.loops["plain"] == run.rounds.loops["compiled"]
 
 
@@ -209,7 +225,7 @@ def test_the_baseline_can_be_chosen(clock):
 
 
 def test_three_functions_get_corrected_intervals(clock):
-    noisy = lambda seed: clock.work(1e-4, noise=0.2, seed=seed)  # noqa: E731
+    noisy = lambda seed: clock.work(1e-4, noise=0.05, seed=seed)  # noqa: E731
     found = fake_compare(clock, {"a": noisy(1), "b": noisy(2), "c": noisy(3)}, budget_s=0.3)
     alone = Comparison(**{**vars(found), "rounds": found.rounds, "confidence": 0.9})
     wide, narrow = found["b"], alone["b"]
@@ -289,7 +305,7 @@ def test_a_neighbour_who_disturbs_both_is_nobodys_own_variation(pattern, factor,
     functions = {n: clock.work(lambda now, call: 3e-4 * slow(now)) for n in "ab"}
     found = fake_compare(clock, functions, seed, progress=False)["b"]
     assert found.varies == "" and "by itself" not in found.reason
-    assert found.verdict == "no measurable difference"
+    assert found.verdict == "no difference"
 
 
 @pytest.mark.parametrize("slow_share", [0.2, 0.5, 0.6])
@@ -323,7 +339,7 @@ def noisy_pair(clock, chance, truth, kind):
 
 
 @pytest.mark.parametrize("kind", ["quiet", "noisy", "bursts", "held up"])
-@pytest.mark.parametrize(("truth", "word"), [(1.0, "no measurable difference"), (1.03, "slower")])
+@pytest.mark.parametrize(("truth", "word"), [(1.0, "no difference"), (1.03, "slower")])
 def test_it_is_decided_whatever_the_noise(kind, truth, word):
     """Half of the nulls were not decided on a noisy machine, and 3 % mostly overlooked."""
     words, covered, seconds = collections.Counter(), 0, []
@@ -349,22 +365,27 @@ def test_ten_per_cent_is_found_in_strong_noise(noise):
         assert fake_compare(clock, functions, seed, progress=False)["b"].verdict == "slower"
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize(("truth", "word"), [(1.0, "no measurable difference"), (1.06, "slower")])
-def test_the_budget_advised_where_noise_is_strong_suffices(seed, truth, word):
+@pytest.mark.parametrize(("truth", "word"), [(1.0, "no difference"), (1.06, "slower")])
+def test_the_budget_advised_where_noise_is_strong_leads_to_a_verdict(truth, word):
+    """Nearly always at once; a first estimate that was far off takes a second step."""
+
     def run(seed, budget_s):
         clock, chance = FakeClock(), random.Random(seed)
         noise = lambda now, call: 1e-3 * math.exp(chance.gauss(0, 0.3))  # noqa: E731
         functions = {"a": clock.work(noise), "b": clock.work(lambda n, c: truth * noise(n, c))}
         return fake_compare(clock, functions, seed, budget_s=budget_s, progress=False)
 
-    found = run(seed, 0.7)["b"]
-    if found.verdict == word:
-        return
-    assert found.verdict == "not decided"
-    enough = float(re.search(r"budget_s=(\S+)", found.reason)[1])
-    again = run(seed + 100, enough)
-    assert again["b"].verdict == word and again.elapsed_s <= enough
+    steps = []
+    for seed in range(6):
+        found, count = run(seed, 0.7), 0
+        while found["b"].verdict == "not decided":
+            count += 1
+            enough = float(re.search(r"budget_s=(\S+)", found["b"].reason)[1])
+            found = run(seed + 100 * count, enough)
+            assert found.elapsed_s <= 1.01 * enough  # the last round is noisy, too
+        assert found["b"].verdict == word
+        steps.append(count)
+    assert max(steps) <= 2 and sum(count > 1 for count in steps) <= 1
 
 
 @pytest.mark.parametrize("cpu_share", [1.0, 2.0])
@@ -379,7 +400,7 @@ def test_short_functions_take_four_seconds_at_most(clock, call_s, noise, cpu_sha
     }
     found = fake_compare(clock, functions, progress=False)
     assert found.elapsed_s <= 4
-    assert found["b"].verdict in ("no measurable difference", "not decided")
+    assert found["b"].verdict in ("no difference", "not decided")
 
 
 @pytest.mark.parametrize("factor", [20, 3000])
@@ -387,7 +408,7 @@ def test_a_load_does_not_make_a_short_function_a_long_one(clock, factor):
     """1 ms, but 20 ms or 3 s while it warms up and for a while after: no seconds are added."""
     later = lambda now, call: 1e-3 * (factor if 2 < call < 12 else 1)  # noqa: E731
     found = fake_compare(clock, {n: clock.work(later) for n in "ab"}, progress=False)
-    held_up = sum(sum(s for s in each.first_calls_s if s > 0.01) for each in found)
+    held_up = sum(sum(s for s in each.first_calls_s if s > 0.01) for each in found.values())
     assert found.elapsed_s <= 4 + held_up + 2 * 12 * 1e-3 * factor
 
 
@@ -404,7 +425,7 @@ def test_never_stops_because_a_difference_has_shown_but_is_not_yet_known_well(cl
 def test_slow_first_calls_leave_enough_time_for_all_the_rounds(clock, k):
     functions = {f"f{i}": clock.work(4.9e-3, first=[5.0]) for i in range(k)}
     found = fake_compare(clock, functions, progress=False)
-    assert {each.verdict for each in found} == {"baseline", "no measurable difference"}
+    assert {each.verdict for each in found.values()} == {"baseline", "no difference"}
 
 
 # --------------------------------------------------------------------------- compare: budgets
@@ -417,9 +438,9 @@ def test_a_budget_is_kept_warm_up_included(clock, call_s, budget_s):
     noise = {"noise": 0.5}
     functions = {n: clock.work(call_s, seed=i, **noise) for i, n in enumerate("ab")}
     found = fake_compare(clock, functions, budget_s=budget_s, progress=False)
-    firsts = sum(each.first_call_s for each in found)
+    firsts = sum(each.first_call_s for each in found.values())
     assert found.elapsed_s <= max(1.1 * budget_s, firsts) + max(
-        each.first_call_s for each in found
+        each.first_call_s for each in found.values()
     ) * (call_s >= 0.1)
 
 
@@ -468,7 +489,7 @@ def test_a_compilation_that_outlasts_the_budget_is_told(clock):
     assert found.elapsed_s == pytest.approx(20.001) and "budget_s=" in found["b"].reason
     # With time left it is tried again: the second call is quick.
     found = fake_compare(clock, functions, budget_s=30, progress=False)
-    assert found["b"].verdict == "no measurable difference"
+    assert found["b"].verdict == "no difference"
 
 
 # ------------------------------------------------------------- functions that disturb each other
@@ -537,7 +558,7 @@ def test_a_load_that_has_ended_is_no_fight(clock):
     # Everything takes twice as long until the rounds have ended, about.
     loaded = lambda now, call: 1e-4 * (2 if now < 0.35 else 1)  # noqa: E731
     functions = {"a": clock.work(loaded), "b": clock.work(loaded)}
-    assert fake_compare(clock, functions)["b"].verdict == "no measurable difference"
+    assert fake_compare(clock, functions)["b"].verdict == "no difference"
 
 
 def test_calls_too_long_for_the_check_are_noted(clock):
@@ -612,7 +633,8 @@ def test_bad_functions_are_explained(functions, error, words):
         ({"margin": 5}, "margin"),
         ({"budget_s": 0}, "budget_s"),
         ({"confidence": 95}, "between 0 and 1"),
-        ({"isolated": True, "instruments": Instruments()}, "cannot use the instruments"),
+        ({"isolated": True, "build": True}, "choose one of them"),
+        ({"threads": 0}, "threads is a whole number"),
     ],
 )
 def test_bad_options_are_explained(options, words):
@@ -627,8 +649,7 @@ def test_a_sweep_is_a_comparison_for_each_value(clock):
     def make(n):
         return {"linear": clock.work(n * 1e-5), "flat": clock.work(1e-4)}
 
-    options = {"check": False, "instruments": clock.instruments()}
-    found = sweep(make, (1, 100), label="rows", **options)
+    found = fake_sweep(clock, make, (1, 100), label="rows")
     assert found.values == [1, 100]
     assert [found[n]["flat"].verdict for n in (1, 100)] == ["slower", "faster"]
     assert "rows" in str(found)
@@ -638,9 +659,8 @@ def test_a_sweep_that_breaks_keeps_the_values_before(clock):
     def make(n):
         return {"a": clock.work(1e-4), "b": clock.work(1e-4 / n)}
 
-    options = {"check": False, "instruments": clock.instruments()}
     with pytest.raises(ZeroDivisionError) as caught:
-        sweep(make, [1, 2, 0], **options)
+        fake_sweep(clock, make, [1, 2, 0])
     assert caught.value.partial.values == [1, 2]
     with pytest.raises(TypeError, match="make must be a function"):
         sweep({}, [1])
@@ -666,11 +686,11 @@ def test_progress_is_shown_only_when_asked_or_after_a_second(monkeypatch, clock)
     monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
     functions = {"a": clock.work(1e-4), "b": clock.work(1e-4)}
     fake_compare(clock, functions)
-    measure(clock.work(1e-4), instruments=clock.instruments())
+    fake_measure(clock, clock.work(1e-4))
     assert made == []
     fake_compare(clock, functions, progress=True)
-    measure(clock.work(1e-4), instruments=clock.instruments(), progress=True)
-    measure(clock.work(0.3), instruments=clock.instruments(), budget_s=3)
+    fake_measure(clock, clock.work(1e-4), progress=True)
+    fake_measure(clock, clock.work(0.3), budget_s=3)
     assert len(made) == 3 and all(0 < bar.n <= bar.total and bar.closed for bar in made)
     monkeypatch.setenv("TQDM_DISABLE", "1")
     fake_compare(clock, functions, progress=True)
@@ -695,3 +715,149 @@ def test_a_real_comparison_finds_twice_the_work():
     # Beside busy cores it may abstain; it must not take the wrong side.
     assert found["twice"].verdict in ("slower", "not decided") and found["twice"].ratio > 1
     assert found.machine.torch_threads == torch.get_num_threads()
+
+
+# ------------------------------------------------------------------------- threads, two at once
+
+
+def test_threads_are_set_while_functions_run_and_put_back():
+    before, seen = torch.get_num_threads(), set()
+
+    def note():
+        seen.add(torch.get_num_threads())
+
+    compare({"a": note, "b": lambda: note()}, threads=3, budget_s=0.05)
+    measure(note, threads=3, budget_s=0.05)
+    assert seen == {3} and torch.get_num_threads() == before
+
+
+def test_two_threads_that_compare_wait_for_each_other():
+    """Both measured at once: 1.03 became 1.14, and each switched the collector on for the other."""
+    active, at_once, collected, found = set(), [], [], []
+
+    def work(name):
+        active.add(name)
+        at_once.append(len(active))
+        collected.append(gc.isenabled())
+        active.discard(name)
+
+    def run(name):
+        functions = {"a": lambda: work(name), "b": lambda: work(name)}
+        found.append(compare(functions, check=False, budget_s=0.1, progress=False))
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in "xy"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(found) == 2 and set(at_once) == {1}
+    assert not any(collected) and gc.isenabled()
+
+
+def test_a_measurement_inside_of_a_measurement_does_not_wait_for_itself():
+    measure(lambda: measure(int, budget_s=0.01), budget_s=0.05)
+
+
+# --------------------------------------------------------------------------- names, input used up
+
+
+def test_long_lambdas_without_spaces_keep_names_of_their_own():
+    """Two of them were "two functions share a name: ['...', '...']"."""
+    found = compare(
+        [
+            lambda: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].index(1),
+            lambda: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15].count(9) - 1,
+        ],
+        budget_s=0.05,
+        check=False,
+    )
+    assert [name.partition("15]")[2] for name in found] == [".index(1)", ".count(9) - 1"]
+    x = "abcdefghijklmnopqrstuvwxyz"
+    assert measure(lambda: x.upper().lower().upper().lower().title(), budget_s=0.01).name == (
+        "x.upper().lower().upper().lower().tit..."
+    )
+
+
+def test_a_function_that_uses_up_its_input_gets_a_verdict_at_both_levels(clock):
+    """`sort` against `sorted`, 1.067 [1.064, 1.070], was told to time many calls as one."""
+    chance = random.Random(1)
+    varying = lambda now, call: 1e-3 * (1.4 if chance.random() < 0.3 else 1.067)  # noqa: E731
+
+    def functions():
+        slow = clock.work(varying)
+        return {"sort": lambda items: clock.work(1e-3)(), "sorted": lambda items: slow()}
+
+    found = fake_compare(clock, functions(), setup=lambda: [3, 1, 2])["sorted"]
+    assert found.verdict == "slower" and found.varies == "sorted"
+    assert "time many calls as one" not in found.reason
+    assert found.high == pytest.approx(1.4, rel=0.03), "the interval reaches to the slow level"
+
+
+# --------------------------------------------------------------------------------- what is told
+
+
+class Late:
+    """A result of a library that computes in the background."""
+
+    def block_until_ready(self):
+        """Wait."""
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_the_warning_points_at_the_line_of_the_caller(several):
+    """For `measure` it pointed one frame too high."""
+    with pytest.warns(UserWarning, match="returns before its result is computed") as caught:
+        if several:
+            compare({"a": Late, "b": Late}, check=False, budget_s=0.02)
+        else:
+            measure(Late, budget_s=0.02)
+    assert {warning.filename for warning in caught} == {__file__}
+
+
+def test_a_script_that_is_stopped_prints_what_it_has():
+    script = (
+        "import time\n"
+        "from d2lperf import compare\n"
+        "count = [0]\n"
+        "def f():\n"
+        "    count[0] += 1\n"
+        "    if count[0] == 400: raise KeyboardInterrupt\n"
+        "compare({'first': f, 'second': int}, check=False)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert ended.returncode != 0
+    assert "What was measured until then" in ended.stderr
+    assert "median time" in ended.stderr and "second" in ended.stderr
+
+
+def test_a_sweep_that_breaks_says_once_where_the_values_before_are(clock):
+    def make(n):
+        return {"a": clock.work(1e-4), "b": clock.work(1e-4 / n)}
+
+    def breaks(n):
+        functions = make(1)
+        if n == 2:
+            functions["b"] = lambda: 1 / 0
+        return functions
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        fake_sweep(clock, breaks, [1, 2])
+    assert caught.value.partial.values == [1]
+    if sys.version_info >= (3, 11):
+        assert len(caught.value.__notes__) == 1
+
+
+def test_the_four_outcomes_are_explained_in_one_text():
+    """The docstring's words stand in the README and in notebook 01, too."""
+    root = Path(__file__).parents[2]
+    lines = inspect.cleandoc(compare.__doc__).splitlines()
+    start = lines.index("The verdict follows from the interval alone:")
+    end = next(i for i in range(start, len(lines)) if lines[i].endswith("back."))
+    text = " ".join(" ".join(lines[start : end + 1]).split())
+    cells = json.loads((root / "notebooks" / "01-measuring-performance.ipynb").read_text())["cells"]
+    pages = {
+        "README.md": (root / "README.md").read_text(encoding="utf-8"),
+        "01": "\n".join("".join(cell["source"]) for cell in cells),
+    }
+    for name, page in pages.items():
+        assert text in " ".join(page.split()), name

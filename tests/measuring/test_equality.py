@@ -1,9 +1,11 @@
 """Whether two results are the same, and what is said where they are not."""
 
 import math
+import re
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -158,6 +160,58 @@ def test_a_check_that_is_neither_bool_nor_function_is_refused(check):
 def test_tolerances_without_a_check_are_refused(options):
     with pytest.raises(ValueError, match="rtol"):
         compare({"a": len, "b": len}, **options)
+
+
+TABLE = pd.DataFrame({"x": [1.0, 2.0], "s": ["a", None]}, index=["p", "q"])
+WHOLE = pd.DataFrame({"n": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "words"),
+    [
+        (TABLE, TABLE.copy(), ""),
+        (TABLE, TABLE.rename(columns={"x": "y"}), "columns differ"),
+        (TABLE, TABLE.set_axis(["p", "r"]), "index differ"),
+        (TABLE, TABLE.iloc[:1], "index differ"),
+        (WHOLE, WHOLE.astype("float64"), "dtypes differ"),
+        (TABLE, TABLE.assign(x=TABLE.x + 1e-9), ""),
+        (TABLE, TABLE.assign(x=TABLE.x + 1e-3), r"in column 'x'[\s\S]*difference: 0\.00(1|099)"),
+        (TABLE, TABLE.assign(s=["a", "b"]), "in column 's': .*'b'"),
+        (WHOLE, WHOLE + 1, "in column 'n'"),
+        (TABLE, TABLE.assign(name=[1.0, 2.0]), "columns differ"),
+        (WHOLE.assign(name=[1.0, 2.0]), WHOLE.assign(name=[1.0, 2.0 + 1e-9]), ""),
+        (WHOLE.n, WHOLE.n.rename("m"), "name differ"),
+        (WHOLE.n, WHOLE.n.astype("int32"), "dtype differ"),
+        (WHOLE.n, WHOLE.n.copy(), ""),
+        (WHOLE.n, WHOLE, "kinds differ: Series, DataFrame"),
+        (WHOLE.n, np.array([1, 2]), ""),
+        (pd.Index(["a"]), pd.Index(["b"]), "'b'"),
+        (pd.Series([1.0, None], dtype="Float64"), pd.Series([1.0, None], dtype="Float64"), ""),
+        (pd.Series([1.0, None], dtype="Float64"), pd.Series([2.0, None], dtype="Float64"), "."),
+    ],
+)
+def test_tables_agree_in_columns_index_and_dtypes(a, b, words):
+    """Tables with other columns and another index once counted as equal."""
+    found = difference(a, b)
+    assert re.search(words, found) if words else found == ""
+
+
+def test_tolerances_hold_for_tables():
+    assert difference(TABLE, TABLE.assign(x=TABLE.x + 0.1), atol=0.2) == ""
+
+
+@pytest.mark.parametrize("table", [WHOLE, TABLE.x])
+def test_a_table_that_the_next_function_writes_over_is_compared_as_it_was(table):
+    kept, before = snapshot({"t": table})["t"], table.copy()
+    kept.iloc[0] = 7
+    assert table.equals(before) and not kept.equals(before)
+
+
+@pytest.mark.parametrize(("expected", "found"), [(1, 2), (1.0, 2.0), (torch.tensor(1), 2)])
+def test_the_baselines_result_is_what_was_expected(expected, found):
+    """A baseline of 1 and another function's 2 once read "Expected 2 but got 1"."""
+    with pytest.raises(ResultsDiffer, match=r"Expected 1(\.0)? but got 2"):
+        compare({"baseline": lambda: expected, "new": lambda: found}, budget_s=0.05)
 
 
 # ------------------------------------------------------------------- results that are reused

@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import math
+from collections.abc import Mapping
 
 import matplotlib
 import pytest
+import torch
 from comparisons import made
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -15,8 +17,10 @@ from matplotlib.colors import to_hex
 matplotlib.use("Agg")
 
 from d2lperf.machine import describe_machine
-from d2lperf.measuring.results import Comparison, Measurement, Sweep
-from d2lperf.measuring.verdict import Rounds, judge
+from d2lperf.measuring.judging import judge
+from d2lperf.measuring.results import Comparison, Measurement
+from d2lperf.measuring.rounds import Rounds
+from d2lperf.measuring.sweeps import Sweep
 from d2lperf.plotting import colour_of
 
 
@@ -51,7 +55,7 @@ def measurement(**options):
 
 
 def test_a_comparison_gives_the_verdict_object(three):
-    assert [f.verdict for f in three] == ["baseline", "faster", "slower"]
+    assert [f.verdict for f in three.values()] == ["baseline", "faster", "slower"]
     found = judge(three.rounds, "scripted", "eager", intervals=2)
     assert three["scripted"] == found == three.between("scripted", "eager")
     assert "eager" in three and "jitted" not in three
@@ -119,31 +123,45 @@ def test_rounds_that_differ_between_rows_are_shown_as_a_span():
     found = made({"a": 1.0, "b": 2.0, "c": 3.0})
     pairs = found.rounds.lower_s["c"]
     pairs[0] = tuple(3 * t for t in pairs[0])
-    counts = sorted(f.rounds for f in found if f.verdict != "baseline")
+    counts = sorted(f.rounds for f in found.values() if f.verdict != "baseline")
     assert counts == [23, 24]
     assert "from 23 to 24 rounds in 0.25 s (0 to 1 discarded)" in str(found)
 
 
 def test_the_table_as_html_says_the_same_and_is_escaped(three):
     html = three._repr_html_()
-    assert all(f">{f.name}</td>" in html for f in three)
+    assert all(f">{f.name}</td>" in html for f in three.values())
     assert "faster" in html and "20.0 ms" in html
     odd = made({"<script>": 1.0, "b & c": 2.0})._repr_html_()
     assert "<script>" not in odd and "&lt;script&gt;" in odd and "b &amp; c" in odd
 
 
-def test_no_measurable_difference_says_within_what():
-    found = made({"a": 1.0, "b": 1.0})
-    assert found["b"].verdict == "no measurable difference"
-    assert f"no measurable difference (b): {found['b'].reason}" in str(found)
-    assert "within 0." in found["b"].reason
-    near = made({"a": 1.0, "b": 1.006})["b"]
-    assert near.low > 1 and near.verdict != "no measurable difference"
+def test_every_form_of_a_result_shows_the_statement(path):
+    found = made({"a": 1.0, "b": 1.02}, noise=0.04)
+    ratio = found["b"]
+    assert (ratio.verdict, ratio.within) == ("no difference", 0.03)
+    assert ratio.statement == "no difference above 3 %"
+    assert ratio.statement in str(found) and ratio.statement in repr(ratio)
+    assert ratio.statement in found._repr_html_()
+    row = found.to_frame().loc["b"]
+    assert (row["statement"], row["within"]) == (ratio.statement, 0.03)
+    found.save(path)
+    assert json.loads(path.read_text())["verdicts"]["b"]["statement"] == ratio.statement
+    texts = [text.get_text() for text in found.plot(kind="ratios").texts]
+    assert any(ratio.statement in text for text in texts)
+
+
+def test_a_comparison_is_a_mapping(three):
+    assert isinstance(three, Mapping) and len(three) == 3
+    assert list(three) == ["eager", "scripted", "compiled"] == list(three.keys())
+    assert [found.name for found in three.values()] == list(three)
+    assert dict(three.items())["scripted"] is three["scripted"], "judged once"
+    assert three.get("jitted") is None
 
 
 def test_a_reason_stands_once_with_all_its_names(three):
     refused = dataclasses.replace(three, refusal="they disturb each other", notes=["power saving"])
-    assert {f.verdict for f in refused} == {"baseline", "not decided"}
+    assert {f.verdict for f in refused.values()} == {"baseline", "not decided"}
     lines = str(refused).splitlines()
     assert lines[-2:] == [
         "not decided (scripted, compiled): they disturb each other",
@@ -164,7 +182,7 @@ def test_both_levels_of_a_function_that_varies_are_shown():
 def test_the_table_as_a_frame(three):
     frame = three.to_frame()
     assert list(frame.index) == three.names and frame.index.name == "name"
-    for f in three:
+    for f in three.values():
         row = frame.loc[f.name]
         assert (row["ratio"], row["low"], row["high"]) == (f.ratio, f.low, f.high)
         assert (row["verdict"], row["reason"]) == (f.verdict, f.reason)
@@ -392,7 +410,7 @@ def test_break_even_counts_all_slow_calls_and_what_was_paid_before():
 
 def test_break_even_is_never_where_nothing_is_gained():
     found = made({"eager": 1.0, "compiled": 1.5, "twin": 1.0})
-    for name, verdict in (("compiled", "slower"), ("twin", "no measurable difference")):
+    for name, verdict in (("compiled", "slower"), ("twin", "no difference")):
         never = found.break_even(name)
         assert never.calls == math.inf
         assert str(never) == f"break-even of {name} against eager: never ({verdict})"
@@ -455,11 +473,10 @@ def test_a_sweep_is_one_table():
     assert [line.split()[:2] for line in lines[1:7]] == [
         [rows, name] for rows in ("10", "100", "1,000") for name in ("eager", "fused")
     ]
-    assert lines[2].endswith("faster") and lines[6].endswith("no measurable difference")
+    assert lines[2].endswith("faster") and lines[6].endswith("no difference above 1 %")
     assert "95 % intervals; 0.75 s in all" in lines
-    assert any(line.endswith("(rows 1,000)") for line in lines)
     assert found[10]["fused"].verdict == "faster"
-    assert [f["fused"].verdict for f in found][2] == "no measurable difference"
+    assert [run["fused"].verdict for run in found][2] == "no difference"
     with pytest.raises(KeyError, match="no rows 20"):
         found[20]
 
@@ -477,6 +494,83 @@ def test_a_sweep_over_words():
     found = Sweep("dtype", ["float32", "bfloat16"], [*sizes()][:2])
     assert "bfloat16" in str(found)
     found.plot().figure.canvas.draw()
+
+
+def test_a_sweep_as_a_frame():
+    frame = sizes().to_frame()
+    assert frame.index.names == ["rows", "name"] and len(frame) == 6
+    assert frame.loc[(10, "fused"), "statement"] == "faster"
+    assert Sweep("rows", [], []).to_frame().empty
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [(32, 32), torch.Size([64, 64])],
+        [torch.float32, torch.bfloat16],
+        [torch.tensor([1, 2]), torch.tensor([[0.5], [1.0]])],
+        [("a", (1, torch.int8)), None],
+    ],
+)
+def test_values_of_any_kind_survive_the_file(path, values):
+    """Pairs and dtypes raised KeyError after `load`; a tensor of two elements crashed `save`."""
+    found = Sweep("kind", values, [*sizes()][:2])
+    back = read_back(found, path)
+    for value, run in zip(values, found):
+        assert back[value] == run == found[value]
+    assert str(back.values) == str([tuple(v) if isinstance(v, tuple) else v for v in values])
+    with pytest.raises(KeyError, match="no kind 3"):
+        back[3]
+
+
+def test_saving_leaves_the_whole_old_file_or_the_whole_new_one(path, monkeypatch):
+    sizes().save(path)
+    before = path.read_text()
+
+    def full(*_):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(OSError, match="no space"):
+        sizes().save(path)
+    assert path.read_text() == before and [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def crossing_at(ratios):
+    runs = [made({"eager": 1.0, "fused": ratio}) for ratio in ratios.values()]
+    return Sweep("rows", list(ratios), runs)
+
+
+def test_a_crossing_is_found_with_its_interval():
+    found = crossing_at({10: 2.0, 100: 1.25, 1000: 0.8, 10_000: 0.5}).crossing()
+    assert (found.name, found.other) == ("fused", "eager")
+    assert found.value == pytest.approx(math.sqrt(100 * 1000), rel=0.02)
+    assert (found.low, found.high) == (100, 1000)
+    assert str(found).startswith("fused against eager: crosses at 31") and "[100, 1,000]" in str(
+        found
+    )
+    # An interval that holds 1 decides nothing: the ends are the neighbours that do.
+    wide = crossing_at({10: 2.0, 100: 1.0, 1000: 0.5}).crossing("fused")
+    assert (wide.low, wide.high) == (10, 1000)
+
+
+def test_what_is_no_crossing_is_told():
+    none = crossing_at({10: 2.0, 100: 1.5}).crossing()
+    assert math.isnan(none.value) and (none.low, none.high) == (0, math.inf)
+    assert "no crossing found" in str(none)
+    with pytest.raises(ValueError, match="more than once: between 1 and 2, between 2 and 3"):
+        crossing_at({1: 2.0, 2: 0.5, 3: 2.0}).crossing()
+    with pytest.raises(ValueError, match="ascending order"):
+        crossing_at({2: 2.0, 1: 0.5}).crossing()
+    several = Sweep("rows", [1], [made({"a": 1.0, "b": 2.0, "c": 3.0})])
+    with pytest.raises(ValueError, match=r"one of \['b', 'c'\]"):
+        several.crossing()
+
+
+def test_a_sweep_without_values_says_so():
+    """It said "min() arg is an empty sequence"."""
+    with pytest.raises(ValueError, match="the sweep has no values"):
+        Sweep("rows", [], []).plot()
 
 
 def test_an_interrupted_sweep_may_be_empty():

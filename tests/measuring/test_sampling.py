@@ -16,18 +16,18 @@ import torch
 from clocks import FakeClock
 
 from d2lperf.measuring.compare import compare, measure
+from d2lperf.measuring.instruments import using
+from d2lperf.measuring.interference import find_interference
 from d2lperf.measuring.sampling import (
     RULES,
-    Instruments,
     Plan,
     Rules,
     Subject,
     Turns,
     common_plans,
-    find_interference,
     phase_values,
-    undisturbed,
 )
+from d2lperf.measuring.undisturbed import undisturbed
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def clock():
 
 
 def subject(clock, fn, name="f", *, rules=RULES, **others):
-    return Subject(name, fn, instruments=clock.instruments(**others), rules=rules)
+    return Subject(name, fn, tools=clock.instruments(**others), rules=rules)
 
 
 # --------------------------------------------------------------------------------- warming up
@@ -87,8 +87,9 @@ def test_a_clock_that_does_not_move_is_told(clock):
 def test_a_coarse_clock_costs_neither_millions_of_calls_nor_the_result(clock, call_s):
     """Ticks of 16 ms, as some systems have: a function of 100 µs was called three million times."""
     work = clock.work(call_s)
-    coarse = Instruments(lambda: math.floor(clock.now / 0.016) * 0.016, clock.cpu, None)
-    found = measure(work, instruments=coarse, budget_s=5)
+    coarse = clock.instruments(clock=lambda: math.floor(clock.now / 0.016) * 0.016)
+    with using(coarse):
+        found = measure(work, budget_s=5)
     assert found.median_s == pytest.approx(call_s, rel=0.15)
     assert clock.now < 7
 
@@ -169,18 +170,16 @@ def test_setup_runs_before_each_sample_and_outside_the_clock(clock):
 
     work = subject(clock, uses_up)
     assert work is not None
-    found = measure(uses_up, setup=setup, budget_s=100, instruments=clock.instruments())
+    with using(clock.instruments()):
+        found = measure(uses_up, setup=setup, budget_s=100)
     assert found.median_s == pytest.approx(1e-3) and found.loops == 1
     assert log[::2] == ["setup"] * (len(log) // 2) and set(log[1::2]) == {"input"}
 
 
 def test_a_setup_that_returns_nothing_gives_the_function_no_argument(clock):
     state = []
-    found = measure(
-        lambda: (state.pop(), clock.work(1e-3)()),
-        setup=lambda: state.append(1),
-        instruments=clock.instruments(),
-    )
+    with using(clock.instruments()):
+        found = measure(lambda: (state.pop(), clock.work(1e-3)()), setup=lambda: state.append(1))
     assert found.median_s == pytest.approx(1e-3)
     assert state == []
 
@@ -190,7 +189,7 @@ def test_a_setup_that_returns_nothing_gives_the_function_no_argument(clock):
 
 def turns(clock, functions, call_s=1e-3, seed=0):
     subjects = [subject(clock, fn, name) for name, fn in functions.items()]
-    made = Turns(subjects, next(iter(functions)), instruments=clock.instruments(seed))
+    made = Turns(subjects, next(iter(functions)), tools=clock.instruments(seed))
     made.begin(dict.fromkeys(functions, call_s))
     return made
 
@@ -252,9 +251,10 @@ def test_a_disturbed_warm_up_does_not_part_two_copies(clock):
     """One of two copies looks slow at first; in the rounds that count both get the same calls."""
     late = lambda now, call: 1e-4 * (2.5 if call <= 30 else 1)  # noqa: E731
     functions = {"a": clock.work(1e-4), "b": clock.work(late)}
-    found = compare(functions, check=False, instruments=clock.instruments())
+    with using(clock.instruments()):
+        found = compare(functions, check=False)
     assert found.rounds.loops["a"] == found.rounds.loops["b"]
-    assert found["b"].verdict == "no measurable difference"
+    assert found["b"].verdict == "no difference"
 
 
 # --------------------------------------------------------------- leaving things as they were
@@ -312,7 +312,11 @@ def test_measuring_in_a_thread_does_not_rewind_the_generators_of_the_others(cloc
         may_end.wait(10)
 
     found = []
-    run = lambda: found.append(measure(work, instruments=clock.instruments()))  # noqa: E731
+
+    def run():
+        with using(clock.instruments()):
+            found.append(measure(work))
+
     thread = threading.Thread(target=run)
     seed_all()
     thread.start()
@@ -384,7 +388,8 @@ def test_cycles_do_not_pile_up_while_the_collector_rests(clock):
         most[0] = max(most[0], Node.alive)
 
     functions = {"a": leaves_a_cycle, "b": clock.work(1e-3)}
-    compare(functions, check=False, instruments=clock.instruments())
+    with using(clock.instruments()):
+        compare(functions, check=False)
     assert most[0] < 50
 
 
@@ -476,11 +481,12 @@ def test_no_sample_of_measure_and_compare_calls_anything_but_the_function(clock,
     def work():
         clock.now += 1e-5
 
-    options = {"budget_s": 0.05, "instruments": clock.instruments(1)}
-    if several:
-        names = calls_while(lambda: compare({"a": work, "b": work}, check=False, **options))
-    else:
-        names = calls_while(lambda: measure(work, **options))
+    with using(clock.instruments(1)):
+        if several:
+            functions = {"a": work, "b": work}
+            names = calls_while(lambda: compare(functions, check=False, budget_s=0.05))
+        else:
+            names = calls_while(lambda: measure(work, budget_s=0.05))
     readings = [i for i, name in enumerate(names) if name == "__call__"]
     between = [names[a + 1 : b] for a, b in pairwise(readings)]
     samples = [part for part in between if part.count("work") > 1]

@@ -4,10 +4,12 @@ from itertools import combinations, count
 
 import numpy as np
 import pytest
+from drawn_bars import boxes
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb
 
+from d2lperf import plotting
 from d2lperf.plotting import COLOURS, colour_of
 from d2lperf.plotting.colours import colours_of
 
@@ -62,6 +64,32 @@ def test_names_of_one_figure_differ_even_if_they_had_one_colour_in_two_others():
     a, b = next((a, b) for a, b in combinations(names, 2) if alone[a] == alone[b])
     assert len(set(colours_of([a, b]).values())) == 2
     assert colour_of(b) == alone[b]
+
+
+def test_a_palette_chooses_for_one_figure_and_leaves_no_trace():
+    name = f"name {next(new)} of a thing"
+    before = colour_of(name)
+    found = colours_of([name, "eager", "b"], {name.upper(): "#123456", "eager": "green"})
+    assert (found[name], found["eager"]) == ("#123456", COLOURS["green"])
+    assert found["b"] != COLOURS["green"]
+    assert colour_of(name) == before and colour_of("eager") == COLOURS["blue"]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda palette: plotting.bars({"eager": 1.0}, palette=palette).patches[0].get_facecolor(),
+        lambda palette: plotting.lines([1], {"eager": [1]}, palette=palette).lines[0].get_color(),
+        lambda palette: (
+            plotting.distributions({"eager": [1.0]}, palette=palette)
+            .collections[0]
+            .get_facecolor()[0]
+        ),
+        lambda palette: boxes(plotting.gantt([("eager", 0, 1, "a", 0)], palette=palette))[0][4],
+    ],
+)
+def test_figures_take_a_palette(draw):
+    assert to_rgb(draw({"eager": "green"})) == to_rgb(COLOURS["green"])
 
 
 def test_curves_that_differ_in_a_number_differ_in_colour():

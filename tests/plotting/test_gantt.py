@@ -110,8 +110,22 @@ def test_length():
 def test_times_have_a_unit_on_the_axis():
     ax = gantt([("a", 0, 3e-3, "main", 0)])
     ax.figure.canvas.draw()
-    assert "1 ms" in [label.get_text() for label in ax.get_xticklabels()]
+    found = [label.get_text() for label in ax.get_xticklabels()]
+    assert {"0.0 ms", "0.5 ms", "1.0 ms"} <= set(found)
     assert ax.get_xlabel() == "time"
+
+
+@pytest.mark.parametrize("long", [1, 40])
+@pytest.mark.parametrize("lanes", [1, 6])
+@pytest.mark.filterwarnings("error")
+def test_a_legend_lies_inside_the_figure(tmp_path, long, lanes):
+    """Saving once said "constrained_layout not applied", and cut the legend."""
+    spans = [(f"{c * long} name", i, 0.01, f"lane {i % lanes}", 3) for i, c in enumerate("abcdefg")]
+    ax = gantt(spans)
+    ax.figure.savefig(tmp_path / "t.png")
+    box, page = ax.get_legend().get_window_extent(), ax.figure.bbox
+    assert page.x0 <= box.x0 and box.x1 <= page.x1 and page.y0 <= box.y0 and box.y1 <= page.y1
+    assert ax.get_window_extent().height > 20 * lanes
 
 
 SPANS = st.lists(

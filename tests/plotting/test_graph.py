@@ -77,3 +77,8 @@ def test_single_node_and_any_hashable():
 def test_graph_says_what_is_wrong(nodes, edges):
     with pytest.raises(ValueError, match="lack the end of an edge, or have a cycle"):
         graph(nodes, edges)
+
+
+def test_a_graph_needs_a_node():
+    with pytest.raises(ValueError, match="at least one node"):
+        graph([], [])

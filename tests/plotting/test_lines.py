@@ -58,6 +58,56 @@ def test_intervals_of_some_curves():
     np.testing.assert_array_equal(ends.get_segments(), expected)
 
 
+@pytest.mark.parametrize(
+    ("args", "options", "words"),
+    [
+        (({}, {}), {}, "at least one curve"),
+        ((X, {"a": X}), {"low": {"a": X}}, "needs low and high"),
+        ((X, {"a": X}), {"low": {"b": X}, "high": {"b": X}}, r"\['b'\].*only \['a'\]"),
+        ((X, {"a": X}), {"predicted": {"b": X}}, r"\['b'\].*only \['a'\]"),
+    ],
+)
+def test_lines_say_what_cannot_be_drawn(args, options, words):
+    """No curves once raised UnboundLocalError; an end without the other was dropped."""
+    with pytest.raises(ValueError, match=words):
+        lines(*args, **options)
+
+
+def test_predictions_are_dashed_in_the_colour_of_their_curve():
+    ax = lines(X, {"eager": [1, 2, 3], "b": [3, 2, 1]}, predicted={"eager": [2, 2, 2]})
+    measured, said = ax.lines[:2]
+    assert said.get_linestyle() == "--" and said.get_ydata().tolist() == [2, 2, 2]
+    assert same_color(said.get_color(), measured.get_color())
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["eager", "b", "predicted"]
+    alone = lines(X, [1, 2, 3], predicted=[1, 1, 1]).get_legend().get_texts()
+    assert [text.get_text() for text in alone] == ["measured", "predicted"]
+
+
+def inside(axis):
+    return [text for text in ticks(axis) if text]
+
+
+@pytest.mark.parametrize(
+    ("values", "log", "unit", "expected"),
+    [
+        ([1e-6, 1e-3], "y", "", {"10⁻⁶", "10⁻⁵", "10⁻⁴", "10⁻³"}),
+        ([1e-4, 1e-1], "y", "", {"0.0001", "0.001", "0.01", "0.1"}),
+        ([1, 1e6], "y", "", {"1", "100", "10,000", "1,000,000"}),
+        ([1, 1e9], "y", "", {"10⁰", "10³", "10⁹"}),
+        ([1e3, 1e9], "y", "B", {"1 kB", "1 MB", "100 MB", "1 GB"}),
+        ([1e-6, 1e-2], "y", "s", {"1 µs", "100 µs", "10 ms"}),
+        ([0, 0.002], "", "s", {"0.00 ms", "0.25 ms", "2.00 ms"}),
+        ([0, 1.5], "", "s", {"0.0 s", "0.4 s", "1.4 s"}),
+        ([0, 2e-6], "", "", {"0", "0.25·10⁻⁶", "2·10⁻⁶"}),
+        ([0, 2e6], "", "", {"0", "250,000", "2,000,000"}),
+    ],
+)
+def test_ticks_of_an_axis_have_one_format(values, log, unit, expected):
+    """An axis once read 0.0001 beside 1e-06, and 500 ms beside 1 s."""
+    ax = lines([1, 2], values, log=log, yunit=unit)
+    assert expected <= set(inside(ax.yaxis)), inside(ax.yaxis)
+
+
 def test_lines_say_what_is_wrong():
     with pytest.raises(ValueError, match="same first dimension"):
         lines(X, {"b": [1, 2]})

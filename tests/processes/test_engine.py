@@ -1,5 +1,6 @@
 """Workers: how they start, what they take over, what comes back, and how they end."""
 
+import io
 import os
 import random
 import re
@@ -18,7 +19,8 @@ import pytest
 import torch
 
 from d2lperf.processes import WorkerError, report
-from d2lperf.processes.engine import Crew, pack
+from d2lperf.processes.engine import Crew
+from d2lperf.processes.wire import pack
 from tests.processes.conftest import ROOT, alive, server_of, wait_until, workers_of
 
 
@@ -81,6 +83,19 @@ def test_a_server_that_is_killed_during_a_launch_is_told_and_its_workers_leave()
         run(work, 2, on_report=on_report)
     assert wait_until(lambda: not any(map(psutil.pid_exists, pids)))
     assert run(lambda: 1) == [1]
+
+
+def test_other_threads_see_the_script_while_a_worker_starts(monkeypatch):
+    script, seen = sys.modules["__main__"], []
+    really = forkserver.connect_to_new_process
+
+    def looked(*args):
+        seen.append(sys.modules["__main__"])
+        return really(*args)
+
+    monkeypatch.setattr(forkserver, "connect_to_new_process", looked)
+    assert run(int, 2) == [0, 0]
+    assert seen == [script, script]
 
 
 # ---------------------------------------------------------------------- what is taken over
@@ -156,6 +171,21 @@ def test_values_of_all_kinds_travel_in_both_directions():
     assert large.sum() > 0
 
 
+def test_packing_leaves_nothing_that_complains():
+    # Python 3.13 says what earlier versions say in their development mode only.
+    program = "import gc, torch; from d2lperf.processes.wire import pack\n"
+    program += "for _ in range(3): packed = pack(lambda: torch.ones(2)); gc.collect()\n"
+    program += "cycle = [pack({}), pack({})]; cycle.append(cycle); del cycle; gc.collect()"
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "ignore", "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="reads /proc of Linux")
 def test_a_result_costs_its_own_size_in_the_kernel():
     def now_and_most():
@@ -229,9 +259,29 @@ def test_lines_come_whole_and_with_the_rank(capfd):
 
 
 def engine_index():
-    from d2lperf.processes import engine
+    from d2lperf.processes import worker
 
-    return engine.here.index
+    return worker.here.index
+
+
+def test_a_progress_bar_is_seen_before_its_line_ends(tmp_path, monkeypatch):
+    go_on = tmp_path / "go on"
+
+    def work():
+        print("\r 50 %", end="", file=sys.stderr, flush=True)
+        while not go_on.exists():
+            time.sleep(0.01)
+        sys.stderr.write("\r100 %\n")  # as one piece: print would write two
+
+    class Screen(io.StringIO):
+        def write(self, text):
+            if "50 %" in text:
+                go_on.touch()
+            return super().write(text)
+
+    monkeypatch.setattr(sys, "stderr", Screen())
+    run(work)
+    assert sys.stderr.getvalue() == "\r[rank 0]  50 %\r" + " " * 14 + "\r[rank 0] 100 %\n"
 
 
 def test_a_line_of_many_megabytes_comes_whole(capsys):
@@ -442,6 +492,15 @@ def test_no_signal_goes_to_the_number_of_a_process_that_has_ended(monkeypatch):
     sent = []
     monkeypatch.setattr(os, "kill", lambda *signal: sent.append(signal))
     assert run(int) == [0] and sent == []
+
+
+def test_no_group_is_ended_that_may_be_a_strangers(monkeypatch):
+    ended = []
+    monkeypatch.setattr(os, "killpg", lambda *signal: ended.append(signal))
+    monkeypatch.setattr(os, "getpgid", lambda pid: pid)  # somebody has the worker's number now
+    with pytest.raises(WorkerError, match="status 3"):
+        run(partial(os._exit, 3))
+    assert ended == []
 
 
 @pytest.mark.parametrize("leave", [os._exit, sys.exit])

@@ -5,6 +5,8 @@ import inspect
 import multiprocessing
 import os
 import re
+import subprocess
+import sys
 import threading
 import time
 
@@ -16,7 +18,7 @@ import torch.distributed as dist
 import d2lperf
 from d2lperf.machine import usable_cores
 from d2lperf.processes import LaunchTimeout, WorkerError, launch, report
-from tests.processes.conftest import server_of, wait_until
+from tests.processes.conftest import ROOT, server_of, wait_until
 
 # ------------------------------------------------------------------------------- what it does
 
@@ -211,9 +213,45 @@ def test_what_libraries_say_of_waiting_too_long_is_known(kind, message):
         launch(work, workers=1)
 
 
+class TwoArguments(Exception):
+    """What it gives to Exception are not the arguments of its __init__."""
+
+    def __init__(self, step, loss):
+        super().__init__(f"loss {loss} at step {step}")
+        self.step, self.loss = step, loss
+
+
+class OneByDefault(ValueError):
+    def __init__(self, a, b=0):
+        super().__init__(f"{a} and {b}")
+
+
+class File(OSError):
+    def __init__(self, path, line):
+        super().__init__(2, "broken", path)
+        self.line = line
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: TwoArguments(3, 0.5), lambda: OneByDefault(1, 2), lambda: File("x.txt", 7)]
+)
+def test_errors_with_an_init_of_their_own_come_as_their_own_class(make):
+    def work():
+        raise make()
+
+    wanted = make()
+    with pytest.raises(type(wanted)) as caught:
+        launch(work, workers=1)
+    assert (str(caught.value), caught.value.args) == (str(wanted), wanted.args)
+    assert vars(caught.value) == vars(wanted) | {"rank": 0}
+
+
 def test_errors_that_cannot_travel_are_told():
     class Odd(Exception):
-        """Its arguments are not what its constructor takes: it is pickled, but cannot be read."""
+        """It is pickled, but cannot be read."""
+
+        def __new__(cls, a, b):
+            return super().__new__(cls, a, b)
 
         def __init__(self, a, b):
             super().__init__(f"{a} and {b}")
@@ -231,6 +269,48 @@ def test_errors_that_cannot_travel_are_told():
     assert "raise Odd(1, 2)" in str(caught.value.__cause__)
     with pytest.raises(WorkerError, match="rank 0 raised ValueError: with a lock"):
         launch(unsendable, workers=1)
+
+
+SCRIPT = """
+import time
+from d2lperf import launch, LaunchTimeout
+
+class Mine(Exception):
+    def __init__(self, a, b):
+        super().__init__(f"{a} and {b}")
+
+def fails():
+    raise Mine(1, 2)
+
+def waits():
+    time.sleep(60)
+
+try:
+    launch(fails, 1)
+except Mine as error:
+    print("caught", error)
+try:
+    launch(waits, 1, deadline_s=0.5)
+except LaunchTimeout as error:
+    print(error)
+"""
+
+
+def test_a_script_is_told_of_its_own_lines_only(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.stdout.splitlines() == [
+        "caught 1 and 2",
+        "the launch took longer than deadline_s = 0.5 s.",
+        "[rank 0] is at script.py, line 13, in waits: time.sleep(60)",
+    ], done.stderr
 
 
 def test_a_deadlock_in_a_collective_ends_with_where_the_ranks_were():
@@ -345,6 +425,16 @@ def test_an_accelerator_of_its_own_for_each_worker(monkeypatch):
         launch(os.getpid, workers=3, backend="nccl")
     assert launch(dist.get_backend, workers=3) == ["gloo"] * 3
     assert launch(dist.get_backend, workers=2, backend="gloo") == ["gloo"] * 2
+
+
+@pytest.mark.parametrize("kind", ["mps", "privateuseone"])
+def test_a_kind_of_device_without_a_backend_of_its_own(monkeypatch, kind):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device(kind))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    with pytest.raises(ValueError, match='backend is "auto" or "gloo" here, but got \'nccl\''):
+        launch(os.getpid, backend="nccl")
+    assert launch(dist.get_backend) == ["gloo"] * 2
 
 
 def test_a_system_without_a_fork_server_is_told_what_to_use(monkeypatch):

@@ -17,6 +17,7 @@ from profiler_events import crossing, event
 
 from d2lperf.timeline import Span, Timeline, TimelineError
 from d2lperf.timeline.intervals import union
+from d2lperf.timeline.lanes import Entry, arrange
 from d2lperf.timeline.record import CALL, timeline_of
 
 GRID = 20
@@ -292,15 +293,105 @@ def test_spans_of_a_lane_that_cross_are_refused():
     assert Timeline.from_spans(spans).overlap("disk", "another") == 0.5
 
 
-def test_blocks_of_one_lane_that_cross_are_refused_when_asked():
+def test_blocks_of_one_lane_that_cross_get_lanes_of_their_own(tmp_path):
+    """Asking raised from then on, and saving too: what was recorded was lost."""
     t = Timeline()
-    a, b = t.span("a", lane="x"), t.span("b", lane="x")
-    a.__enter__()
-    b.__enter__()
-    a.__exit__(None, None, None)
-    b.__exit__(None, None, None)
-    with pytest.raises(TimelineError, match=r"'b' .*inside another.*'x'.*two lanes"):
-        t.busy_fraction("x")
+    with t.span("first", lane="x (2)"):
+        pass
+    blocks = [t.span(name, lane="x", device="disk") for name in "abc"]
+    for block in blocks:
+        block.__enter__()
+    for block in blocks:
+        block.__exit__(None, None, None)
+    assert t.lanes == ["x (2)", "x", "x (3)", "x (4)"] and t.devices == ["CPU", "disk"]
+    assert [(s.name, s.lane, s.depth) for s in t.spans[1:]] == [
+        ("a", "x", 0),
+        ("b", "x (3)", 0),
+        ("c", "x (4)", 0),
+    ]
+    assert t.busy_s("x (3)") > 0 and len(t.to_frame()) == len(t.busy_frame()) == 4
+    t.save(tmp_path / "t.json")
+    check_trace(tmp_path / "t.json")
+    assert same(Timeline.load(tmp_path / "t.json"), t)
+    assert Timeline.merge({"a": t}).lanes == [f"a {lane}" for lane in t.lanes]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_threads_that_share_a_named_lane_lose_nothing(tmp_path, inside):
+    """A block of another thread is not nested, even where it happens to lie inside."""
+    t, entered, leave = Timeline(), threading.Event(), threading.Event()
+
+    def other():
+        with t.span("theirs", lane="disk"):
+            with t.span("part", lane="disk"):
+                entered.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other)
+    with t.span("ours", lane="disk"):
+        thread.start()
+        assert entered.wait(10)
+        if inside:
+            leave.set()
+            thread.join()
+    leave.set()
+    thread.join()
+    found = {(s.name, s.lane, s.depth) for s in t.spans}
+    assert found == {("ours", "disk", 0), ("theirs", "disk (2)", 0), ("part", "disk (2)", 1)}
+    t.save(tmp_path / "t.json")
+    assert same(Timeline.load(tmp_path / "t.json"), t)
+    assert "disk (2): busy" in repr(t)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 5), st.integers(0, 2)), max_size=12))
+def test_no_span_is_lost_and_lanes_nest_whatever_was_noted(blocks):
+    noted = [Entry(str(i), a, a + d, "x", thread) for i, (a, d, thread) in enumerate(blocks)]
+    if not noted:
+        return
+    found = arrange(noted, {"x": "CPU"}, None)
+    assert sorted(row[:3] for row in found.rows) == sorted(entry[:3] for entry in noted)
+    threads = {entry.name: entry.thread for entry in noted}
+    for lane in found.times:
+        rows = [row for row in found.rows if row.lane == lane]
+        for one, two in itertools.combinations(rows, 2):
+            apart = two.start >= one.end
+            inside = two.end <= one.end and threads[one.name] == threads[two.name]
+            assert apart or inside
+
+
+# Summary ----------------------------------------------------------------------------------
+
+
+def test_the_summary_has_time_by_name_and_lane():
+    spans = [("load", 0, 2, "disk"), ("load", 3, 1, "disk"), ("step", 1, 6, "main")]
+    spans += [("step", 2, 1, "main"), ("load", 6, 2, "main")]  # one inside the other; another lane
+    spans[4] = ("load", 7, 1, "main")
+    summary = Timeline.from_spans(spans).summary()
+    assert summary.rows == [
+        ("step", "main", 2, 6.0, 0.75),
+        ("load", "disk", 2, 3.0, 0.375),
+        ("load", "main", 1, 1.0, 0.125),
+    ]
+    assert summary.nested and "counts for both" in str(summary)
+    assert summary.to_frame().to_dict("list") == {
+        "name": ["step", "load", "load"],
+        "lane": ["main", "disk", "main"],
+        "calls": [2, 2, 1],
+        "total_s": [6.0, 3.0, 1.0],
+        "share": [0.75, 0.375, 0.125],
+    }
+    assert "75.0 %" in str(summary) and "<td" in summary._repr_html_()
+
+
+def test_a_long_summary_shows_what_took_longest_and_says_how_many_there_are():
+    t = Timeline.from_spans([(f"op {i}", 100 * i, i, "main") for i in range(30)])
+    lines = str(t.summary()).splitlines()
+    assert lines[1].startswith("op 29") and "op 9 " not in str(t.summary())
+    assert lines[-1].startswith("and 10 more") and len(t.summary().to_frame()) == 30
+    with pytest.raises(TimelineError, match="no spans"):
+        Timeline().summary()
+    moment = Timeline.from_spans([("mark", 1, 0, "a")]).summary()
+    assert "unknown" in str(moment)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,27 @@ WRONG = {
         "def turns(n, rng):\n"
         "    own = random.Random()\n"
         "    return [own.choice(['ABBA', 'BAAB']) for _ in range(n)]",
+        # chance chooses once, then strict alternation
+        """\
+def turns(n, rng):
+    first = rng.choice(["ABBA", "BAAB"])
+    second = "BAAB" if first == "ABBA" else "ABBA"
+    return [first, second] * (n // 2)
+""",
+        # one half of each, not mixed
+        """\
+def turns(n, rng):
+    halves = ["ABBA", "BAAB"]
+    rng.shuffle(halves)
+    return [halves[0]] * (n // 2) + [halves[1]] * (n - n // 2)
+""",
+        # a pattern that chance has chosen, again and again
+        """\
+def turns(n, rng):
+    pattern = ["ABBA", "BAAB", "ABBA", "ABBA", "BAAB", "BAAB"]
+    rng.shuffle(pattern)
+    return (pattern * n)[:n]
+""",
     ],
     "may_claim": [
         # the estimate alone
@@ -65,6 +86,19 @@ WRONG = {
         # the better end of the interval
         "def may_claim(comparison, name, saving):\n"
         "    return 'yes' if comparison[name].low <= 1 - saving else 'no'",
+        # never in doubt
+        """\
+def may_claim(comparison, name, saving):
+    return "yes" if comparison[name].high <= 1 - saving else "no"
+""",
+        # 20 % faster is not 20 % less time
+        """\
+def may_claim(comparison, name, saving):
+    ratio = comparison[name]
+    if ratio.high <= 1 / (1 + saving):
+        return "yes"
+    return "no" if ratio.low > 1 / (1 + saving) else "cannot tell"
+""",
     ],
     "rounds_needed": [
         "def rounds_needed(n, half_width, target):\n"
@@ -73,6 +107,16 @@ WRONG = {
         "    return max(6, int(n * (half_width / target) ** 2))",
         "def rounds_needed(n, half_width, target):\n"
         "    return math.ceil(n * (half_width / target) ** 2)",
+        # always one more
+        """\
+def rounds_needed(n, half_width, target):
+    return max(6, int(n * (half_width / target) ** 2) + 1)
+""",
+        # not a number of rounds
+        """\
+def rounds_needed(n, half_width, target):
+    return max(6.0, float(math.ceil(n * (half_width / target) ** 2)))
+""",
     ],
 }
 
@@ -81,6 +125,17 @@ ALSO_RIGHT = {
         # another robust centre of the logarithms
         "def paired_ratio(a_s, b_s):\n"
         "    return math.exp(stats.hodges_lehmann(np.log(b_s) - np.log(a_s)))",
+        # the median of Python's library
+        """\
+def paired_ratio(a_s, b_s):
+    import statistics
+    return math.exp(statistics.median(math.log(b) - math.log(a) for a, b in zip(a_s, b_s)))
+""",
+        # a tensor
+        """\
+def paired_ratio(a_s, b_s):
+    return torch.tensor(np.log(b_s / a_s)).quantile(0.5).exp()
+""",
     ],
     "rounds_needed": [
         # the same formula, written otherwise: rounds otherwise
@@ -88,5 +143,72 @@ ALSO_RIGHT = {
         "    return max(6, math.ceil(n * half_width**2 / target**2))",
         "def rounds_needed(n, half_width, target):\n"
         "    return max(6, math.ceil(n * (half_width / target) ** 2))",
+        # one more until it is narrow enough
+        """\
+def rounds_needed(n, half_width, target):
+    rounds = 6
+    while half_width * math.sqrt(n / rounds) > target:
+        rounds += 1
+    return np.int64(rounds)
+""",
+    ],
+    "time_job": [
+        # a helper that waits and reads
+        """\
+def time_job(device, job_s, n):
+    def idle_at():
+        device.synchronize()
+        return device.clock()
+
+    start = idle_at()
+    for job in [job_s] * n:
+        device.launch(job)
+    return (idle_at() - start) / n
+""",
+        # NumPy's difference
+        """\
+def time_job(device, job_s, n):
+    device.synchronize()
+    readings = [device.clock()]
+    while n > device.launched:
+        device.launch(job_s)
+    device.synchronize()
+    readings.append(device.clock())
+    return np.diff(readings)[0] / n
+""",
+    ],
+    "turns": [
+        """\
+def turns(n, rng):
+    return rng.choices(["ABBA", "BAAB"], k=n)
+""",
+        # as many of each, shuffled, and letters instead of a text
+        """\
+def turns(n, rng):
+    orders = [["A", "B", "B", "A"], ["B", "A", "A", "B"]] * n
+    rng.shuffle(orders)
+    return orders[:n]
+""",
+        """\
+def turns(n, rng):
+    return np.array(["ABBA" if rng.random() < 0.5 else "BAAB" for _ in range(n)])
+""",
+    ],
+    "may_claim": [
+        # in fractions saved
+        """\
+def may_claim(comparison, name, saving):
+    least, most = 1 - comparison[name].high, 1 - comparison[name].low
+    if least >= saving:
+        return "yes"
+    if most < saving:
+        return "no"
+    return "cannot tell"
+""",
+        """\
+def may_claim(comparison, name, saving):
+    ends = [comparison[name].low <= 1 - saving, comparison[name].high <= 1 - saving]
+    return {2: "yes", 1: "cannot tell", 0: "no"}[sum(ends)]
+""",
     ],
 }

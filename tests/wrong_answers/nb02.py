@@ -62,6 +62,11 @@ WRONG = {
         "    made = {n for n, _ in operations}\n"
         "    outside = {i for _, inputs in operations for i in inputs} - made\n"
         "    return sum(len(i) + 1 for _, i in operations) * nbytes, (len(outside) + 1) * nbytes",
+        # not a pair
+        """\
+def bytes_moved(operations, nbytes):
+    return sum(len(set(inputs)) + 1 for _, inputs in operations) * nbytes
+""",
     ],
     "mean_once": [
         # the loop over the batch is unrolled, for each size anew
@@ -75,6 +80,17 @@ WRONG = {
         # the mean over the features
         "def mean_once(backend):\n"
         "    return torch.compile(lambda x: x.mean(1), backend=backend, dynamic=True)",
+        # the second size is not compiled any more
+        """\
+def mean_once(backend):
+    compiled = torch.compile(lambda x: x.sum(0) / x.shape[0], backend=backend, dynamic=False)
+
+    def mean(x):
+        with torch._dynamo.config.patch(recompile_limit=1):
+            return compiled(x)
+
+    return mean
+""",
     ],
     "calls_needed": [
         # equal is not less
@@ -93,6 +109,15 @@ WRONG = {
         "def calls_needed(first_s, eager_s, later_s):\n"
         "    saved_s = abs(eager_s - later_s) or 1\n"
         "    return (first_s - later_s) // saved_s + 1",
+        # as much is not less
+        """\
+def calls_needed(first_s, eager_s, later_s):
+    if first_s < eager_s:
+        return 1
+    if later_s >= eager_s:
+        return float("inf")
+    return max(1, -int(-(first_s - later_s) // (eager_s - later_s)))
+""",
     ],
 }
 
@@ -108,5 +133,82 @@ ALSO_RIGHT = {
         # the same: one side only is computed
         "def flip_whole(x):\n"
         "    return torch.cond(x.sum() > 0, lambda x: x.clone(), lambda x: -x, (x,))",
+        """\
+def flip_whole(x):
+    return x * (2 * (x.sum() > 0) - 1)
+""",
+    ],
+    "conversions": [
+        # by tool
+        """\
+outcomes = {(c, "trace"): "baked in" for c in ("numpy", "item")}
+outcomes["numpy", "script"] = "refused"
+outcomes["item", "compile"] = "right, with a break"
+for key in (("numpy", "compile"), ("item", "script")):
+    outcomes[key] = "right, in one graph"
+""",
+        """\
+words = ["baked in", "refused", "right, in one graph"]
+words += ["baked in", "right, in one graph", "right, with a break"]
+keys = [(c, t) for c in ("numpy", "item") for t in ("trace", "script", "compile")]
+outcomes = dict(zip(keys, words))
+""",
+    ],
+    "bytes_moved": [
+        # a list, counted in a loop
+        """\
+def bytes_moved(operations, nbytes):
+    vectors, made, outside = 0, set(), set()
+    for name, inputs in operations:
+        vectors += len(set(inputs)) + 1
+        outside |= set(inputs) - made
+        made.add(name)
+    return [vectors * nbytes, (len(outside) + 1) * nbytes]
+""",
+        # an array
+        """\
+def bytes_moved(operations, nbytes):
+    made = [name for name, _ in operations]
+    reads = [i for _, inputs in operations for i in dict.fromkeys(inputs)]
+    fused = len(set(reads).difference(made)) + 1
+    return nbytes * np.array([len(reads) + len(made), fused])
+""",
+    ],
+    "mean_once": [
+        """\
+def mean_once(backend):
+    return torch.compile(lambda x: x.mean(0), backend=backend, dynamic=True)
+""",
+        # only the batch is marked
+        """\
+def mean_once(backend):
+    compiled = torch.compile(lambda x: torch.mean(x, dim=0), backend=backend)
+
+    def mean(x):
+        torch._dynamo.mark_dynamic(x, 0)
+        return compiled(x)
+
+    return mean
+""",
+    ],
+    "calls_needed": [
+        # one call after another
+        """\
+def calls_needed(first_s, eager_s, later_s):
+    if later_s >= eager_s and first_s >= eager_s:
+        return float("inf")
+    calls, compiled_s = 1, first_s
+    while compiled_s >= calls * eager_s:
+        calls, compiled_s = calls + 1, compiled_s + later_s
+    return calls
+""",
+        """\
+def calls_needed(first_s, eager_s, later_s):
+    if first_s < eager_s:
+        return np.int64(1)
+    if eager_s <= later_s:
+        return np.inf
+    return np.floor((first_s - later_s) / (eager_s - later_s)) + 1
+""",
     ],
 }

@@ -175,6 +175,16 @@ WRONG = {
         "    wait()\n"
         "    done = clock()\n"
         "    return (ordered - start) / (done - start) if done > start else 1.0",
+        # one reading too few
+        """\
+def share_before(order, wait, clock):
+    wait()
+    start = clock()
+    order()
+    wait()
+    done = clock()
+    return (done - start) / max(done, 1e-9)
+""",
     ],
     "never_asks": [
         # asks for each loss
@@ -221,6 +231,14 @@ WRONG = {
             "    losses = torch.stack(list(losses)).numpy()\n"
             "    return float(np.nanmin(losses)), float(np.nanmean(losses))",
         ),
+        # torch.tensor asks each loss for its number
+        """\
+def best_and_mean(losses):
+    losses = torch.tensor(list(losses))
+    best = torch.where(torch.isnan(losses), torch.inf, losses).min()
+    best, mean = torch.stack([best, losses.nanmean()]).tolist()
+    return best, mean
+""",
     ],
     "two_buffers": [
         # no events
@@ -276,5 +294,183 @@ WRONG = {
         "        computing.issue(copy, buffers[i % 2], host)\n"
         "        results.append(computing.issue(compute, buffers[i % 2]))\n"
         "    return results",
+    ],
+}
+
+ALSO_RIGHT = {
+    "finished": [
+        # the slowest of all ways through
+        """\
+def finished(t1, t2, t3):
+    ways = [sum(t1[: i + 1]) + sum(t2[i:]) for i in range(len(t1))]
+    return t3 + max(ways, default=0)
+""",
+        # from the end, with NumPy
+        """\
+def finished(t1, t2, t3):
+    left = 0
+    for i in reversed(range(len(t1))):
+        left = max(left, np.sum(t2[i:])) + t1[i]
+    return np.float64(left + t3)
+""",
+    ],
+    "one_ahead": [
+        # the one before is kept
+        """\
+def train_overlapped(batches, step):
+    before = None
+    for batch in batches:
+        now = step(batch)
+        if before is not None:
+            before.wait()
+        before = now
+    if before is not None:
+        before.wait()
+""",
+        """\
+def train_overlapped(batches, step):
+    from collections import deque
+
+    promises = deque()
+    for promise in map(step, batches):
+        promises.append(promise)
+        if len(promises) > 1:
+            promises.popleft().wait()
+    while promises:
+        promises.popleft().wait()
+""",
+    ],
+    "makespan": [
+        # padded with zeros
+        """\
+def makespan(cpu, gpu, d):
+    left, prepared = [0.0] * d, 0.0
+    for a, b in zip(cpu, gpu):
+        prepared = max(prepared, left[-d]) + a
+        left.append(max(prepared, left[-1]) + b)
+    return left[-1]
+""",
+        # each batch asks for the ones before
+        """\
+def makespan(cpu, gpu, d):
+    import functools
+
+    @functools.cache
+    def prepared(i):
+        return 0 if i < 0 else max(prepared(i - 1), left(i - d)) + cpu[i]
+
+    @functools.cache
+    def left(i):
+        return 0 if i < 0 else max(prepared(i), left(i - 1)) + gpu[i]
+
+    return torch.tensor(float(left(len(cpu) - 1)))
+""",
+    ],
+    "waits": [
+        # a list
+        """\
+def waits(engine, task, n, k, clock):
+    promises = [engine.issue(task) for _ in range(n)]
+    times = []
+    for wait in (promises[k].wait, engine.synchronize):
+        start = clock()
+        wait()
+        times.append(clock() - start)
+    return times
+""",
+        # differences of an array
+        """\
+def waits(engine, task, n, k, clock):
+    promises = []
+    while len(promises) < n:
+        promises.append(engine.issue(task))
+    readings = [clock()]
+    promises[k].wait()
+    readings.append(clock())
+    engine.synchronize()
+    return np.diff([*readings, clock()])
+""",
+    ],
+    "share_before": [
+        """\
+def share_before(order, wait, clock):
+    wait()
+    readings = [clock()]
+    for call in (order, wait):
+        call()
+        readings.append(clock())
+    ordering, waiting = np.diff(readings)
+    return 1.0 if ordering + waiting == 0 else ordering / (ordering + waiting)
+""",
+        """\
+def share_before(order, wait, clock):
+    def seconds(call):
+        start = clock()
+        call()
+        return clock() - start
+
+    wait()
+    ordering, waiting = seconds(order), seconds(wait)
+    try:
+        return torch.tensor(ordering / (ordering + waiting))
+    except ZeroDivisionError:
+        return 1
+""",
+    ],
+    "never_asks": [
+        # three tensors instead of a list
+        """\
+def best_and_mean(losses):
+    best = total = count = None
+    for loss in losses:
+        number = ~torch.isnan(loss)
+        low = torch.where(number, loss, torch.inf)
+        best = low if best is None else torch.minimum(best, low)
+        new = torch.where(number, loss, 0.0)
+        total = new if total is None else total + new
+        count = number * 1.0 if count is None else count + number
+    best, mean = torch.stack([best, total / count]).tolist()
+    return [best, mean]
+""",
+        # the copy is the one question, NumPy does the rest
+        """\
+def best_and_mean(losses):
+    losses = torch.stack(tuple(losses)).cpu().numpy()
+    return np.nanmin(losses), np.nanmean(losses)
+""",
+    ],
+    "two_buffers": [
+        # events of the buffers
+        """\
+def two_buffers(copying, computing, hosts, buffers, copy, compute):
+    promises, free = [], [None, None]
+    for i, host in enumerate(hosts):
+        if free[i % 2] is not None:
+            copying.wait_event(free[i % 2])
+        copying.issue(copy, buffers[i % 2], host)
+        arrived = copying.record_event()
+        computing.wait_event(arrived)
+        promises.append(computing.issue(compute, buffers[i % 2]))
+        free[i % 2] = computing.record_event()
+    return tuple(promises)
+""",
+        # a generator hands out the buffers
+        """\
+def two_buffers(copying, computing, hosts, buffers, copy, compute):
+    import itertools
+
+    def one(buffer, host, free):
+        if free:
+            copying.wait_event(free.pop(0))
+        copying.issue(copy, buffer, host)
+        computing.wait_event(copying.record_event())
+        return computing.issue(compute, buffer)
+
+    events, results = {0: [], 1: []}, []
+    for (i, buffer), host in zip(itertools.cycle(enumerate(buffers)), hosts):
+        results.append(one(buffer, host, events[i]))
+        events[i].append(computing.record_event())
+    return results
+""",
     ],
 }

@@ -21,6 +21,19 @@ WRONG = {
         "def most_at_once(timeline):\n"
         "    spans = [s for s in timeline.spans if s.depth == 0]\n"
         "    return 1 + any(b.start_s < a.end_s for a, b in zip(spans, spans[1:]))",
+        # 0.1 + 0.2 ends after 0.3
+        """\
+def most_at_once(timeline):
+    changes = []
+    for span in timeline.spans:
+        if span.depth == 0:
+            changes += [(span.start_s, 1), (span.end_s, -1)]
+    now = most = 0
+    for _, change in sorted(changes):
+        now += change
+        most = max(most, now)
+    return most
+""",
     ],
     "in_groups": [
         # a task for each
@@ -79,6 +92,16 @@ WRONG = {
         "        tasks[f'm{i}'] = Task(move, (f'p{i}',), 'bus')\n"
         "        tasks[f'c{i}'] = Task(compute, (f'p{i}',), 'GPU')\n"
         "    return tasks",
+        # the costs in another order
+        """\
+def pipeline(n, prepare, move, compute):
+    tasks = {}
+    for i in range(n):
+        tasks[f"p{i}"] = Task(compute, (), "CPU")
+        tasks[f"m{i}"] = Task(move, (f"p{i}",), "bus")
+        tasks[f"c{i}"] = Task(prepare, (f"m{i}",), "GPU")
+    return tasks
+""",
     ],
     "waited_for": [
         # not to the end of the timeline
@@ -119,6 +142,16 @@ WRONG = {
         "    inside = [s for s in timeline.spans\n"
         "              if s.lane != lane and a <= s.start_s and s.end_s <= b]\n"
         "    return a, b, max(inside, key=lambda s: s.duration_s).name",
+        # a window from 0
+        """\
+def waited_for(timeline, lane):
+    from d2lperf.timeline import gaps
+    mine = [(s.start_s, s.end_s) for s in timeline.spans if s.lane == lane]
+    idle = gaps(mine, 0.0, timeline.window_s[1]).tolist()
+    a, b = max(idle, key=lambda g: g[1] - g[0])
+    others = [s for s in timeline.spans if s.lane != lane]
+    return a, b, max(others, key=lambda s: min(s.end_s, b) - max(s.start_s, a)).name
+""",
     ],
     "run_graph": [
         # one after the other
@@ -166,6 +199,18 @@ WRONG = {
         "            for f in done:\n"
         "                results[running.pop(f)] = None if f.exception() else f.result()\n"
         "    return results",
+        # submits a level and waits for all of it
+        """\
+def run_graph(work, needs, workers):
+    results = {}
+    with ThreadPoolExecutor(workers) as pool:
+        while len(results) < len(work):
+            level = [n for n in work
+                     if n not in results and all(d in results for d in needs[n])]
+            running = {n: pool.submit(work[n], *(results[d] for d in needs[n])) for n in level}
+            results |= {n: future.result() for n, future in running.items()}
+    return results
+""",
     ],
     "diagnose": [
         # efficiency is not the serial fraction
@@ -192,6 +237,15 @@ WRONG = {
         "    if times[1] / times[p] > 1.05 * p:\n"
         "        return f, 'impossible'\n"
         "    return f, 'overhead' if f[p] > f[min(f)] + 0.02 else 'serial part'",
+        # the largest minus the smallest
+        """\
+def diagnose(times):
+    f = {p: (t / times[1] - 1 / p) / (1 - 1 / p) for p, t in times.items() if p > 1}
+    if any(times[1] / t > 1.05 * p for p, t in times.items()):
+        return f, 'impossible'
+    growing = max(f.values()) - min(f.values()) > 0.02
+    return f, 'overhead' if growing else 'serial part'
+""",
     ],
     "prefetch": [
         # nothing ahead
@@ -263,5 +317,267 @@ WRONG = {
         "            yield thing\n"
         "    finally:\n"
         "        stop.set()",
+    ],
+}
+
+ALSO_RIGHT = {
+    "most_at_once": [
+        # at each start, which lanes are busy
+        """\
+def most_at_once(timeline):
+    spans = [s for s in timeline.spans if round(s.duration_s, 9) > 0]
+
+    def busy(moment):
+        return {s.lane for s in spans
+                if round(s.start_s, 9) <= moment < round(s.end_s, 9)}
+
+    return max(len(busy(round(s.start_s, 9))) for s in spans)
+""",
+        # sorted by whole nanoseconds
+        """\
+def most_at_once(timeline):
+    changes = []
+    for s in timeline.spans:
+        if s.depth == 0:
+            changes += [(round(1e9 * s.start_s), 1), (round(1e9 * s.end_s), -1)]
+    return np.cumsum([c for _, c in sorted(changes)]).max()
+""",
+    ],
+    "in_groups": [
+        # by map
+        """\
+def in_groups(operations, pool, size):
+    groups = [operations[i : i + size] for i in range(0, len(operations), size)]
+    results = list(pool.map(lambda group: [f() for f in group], groups))
+    return tuple(result for group in results for result in group)
+""",
+        # each group writes its places
+        """\
+def in_groups(operations, pool, size):
+    results = [None] * len(operations)
+
+    def group(first):
+        for i in range(first, min(first + size, len(operations))):
+            results[i] = operations[i]()
+
+    for future in [pool.submit(group, i) for i in range(0, len(operations), size)]:
+        future.result()
+    return results
+""",
+    ],
+    "pipeline": [
+        # lane by lane
+        """\
+def pipeline(n, prepare, move, compute):
+    tasks = {("CPU", i): Task(prepare, lane="CPU") for i in range(n)}
+    tasks |= {("bus", i): Task(move, (("CPU", i),), "bus") for i in range(n)}
+    return tasks | {("GPU", i): Task(compute, (("bus", i),), "GPU") for i in range(n)}
+""",
+        # with the order of each lane, which costs nothing
+        """\
+def pipeline(n, prepare, move, compute):
+    tasks = {}
+    for i in range(n):
+        before = None
+        for lane, cost in (("CPU", prepare), ("bus", move), ("GPU", compute)):
+            needs = [before] if before else []
+            if i:
+                needs.append(f"{lane} {i - 1}")
+            before = f"{lane} {i}"
+            tasks[before] = Task(cost, tuple(needs), lane)
+    return tasks
+""",
+    ],
+    "waited_for": [
+        # a list, the gaps by hand
+        """\
+def waited_for(timeline, lane):
+    start, end = timeline.window_s
+    mine = sorted((s.start_s, s.end_s) for s in timeline.spans if s.lane == lane)
+    free, idle = start, []
+    for begin, stop in [*mine, (end, end)]:
+        idle.append((free, begin))
+        free = max(free, stop)
+    a, b = max(idle, key=lambda gap: gap[1] - gap[0])
+    others = [s for s in timeline.spans if s.lane != lane]
+    return [a, b, max(others, key=lambda s: min(s.end_s, b) - max(s.start_s, a)).name]
+""",
+        # with NumPy, and the shares by name
+        """\
+def waited_for(timeline, lane):
+    from d2lperf.timeline import gaps
+    mine = [(s.start_s, s.end_s) for s in timeline.spans if s.lane == lane]
+    idle = np.array(gaps(mine, *timeline.window_s))
+    start, end = idle[np.diff(idle).argmax()]
+    shared = {}
+    for s in timeline.spans:
+        if s.lane != lane:
+            share = min(s.end_s, end) - max(s.start_s, start)
+            shared[s.name] = max(shared.get(s.name, 0), share)
+    return start, end, max(shared, key=shared.get)
+""",
+    ],
+    "run_graph": [
+        # workers that wait for a condition
+        """\
+def run_graph(work, needs, workers):
+    results, taken, errors = {}, set(), []
+    changed = threading.Condition()
+
+    def ready():
+        return [n for n in work if n not in taken and all(d in results for d in needs[n])]
+
+    def worker():
+        while True:
+            with changed:
+                changed.wait_for(lambda: ready() or errors or len(taken) == len(work))
+                if errors or len(taken) == len(work):
+                    return
+                name = ready()[0]
+                taken.add(name)
+                inputs = [results[d] for d in needs[name]]
+            try:
+                result = work[name](*inputs)
+            except Exception as error:
+                with changed:
+                    errors.append(error)
+                    changed.notify_all()
+                return
+            with changed:
+                results[name] = result
+                changed.notify_all()
+
+    threads = [threading.Thread(target=worker) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
+""",
+        # what is done comes through a queue
+        """\
+def run_graph(work, needs, workers):
+    missing = {name: set(needs[name]) for name in work}
+    results, done = {}, queue.SimpleQueue()
+    with ThreadPoolExecutor(workers) as pool:
+        def start(name):
+            future = pool.submit(work[name], *map(results.get, needs[name]))
+            future.add_done_callback(lambda f: done.put((name, f)))
+
+        for name in [name for name in work if not missing[name]]:
+            start(name)
+        while len(results) < len(work):
+            name, future = done.get()
+            results[name] = future.result()
+            for other, names in missing.items():
+                if name in names:
+                    names.remove(name)
+                    if not names:
+                        start(other)
+    return results
+""",
+    ],
+    "diagnose": [
+        # a list, with speed-ups first
+        """\
+def diagnose(times):
+    counts = sorted(p for p in times if p > 1)
+    gains = np.array([times[1] / times[p] for p in counts])
+    p = np.array(counts)
+    f = (1 / gains - 1 / p) / (1 - 1 / p)
+    word = "overhead" if f[-1] - f[0] > 0.02 else "serial part"
+    if (gains > 1.05 * p).any():
+        word = "impossible"
+    return [dict(zip(counts, f)), word]
+""",
+        # from the times alone
+        """\
+def diagnose(times):
+    fractions = {}
+    for p in times:
+        if p != 1:
+            fractions[p] = (p * times[p] / times[1] - 1) / (p - 1)
+    if min(p * times[p] / times[1] for p in fractions) < 1 / 1.05:
+        return fractions, "impossible"
+    if fractions[max(fractions)] - fractions[min(fractions)] > 0.02:
+        return fractions, "overhead"
+    return fractions, "serial part"
+""",
+    ],
+    "prefetch": [
+        # a semaphore counts the room
+        """\
+def prefetch(items, depth=2):
+    ready, room, stop = queue.SimpleQueue(), threading.Semaphore(depth), threading.Event()
+
+    def load():
+        try:
+            for item in items:
+                room.acquire()
+                if stop.is_set():
+                    return
+                ready.put((True, item, None))
+            ready.put((False, None, None))
+        except BaseException as error:
+            ready.put((False, None, error))
+
+    thread = threading.Thread(target=load, daemon=True)
+    thread.start()
+    try:
+        while True:
+            more, item, error = ready.get()
+            if error is not None:
+                raise error
+            if not more:
+                return
+            room.release()
+            yield item
+    finally:
+        stop.set()
+        room.release()
+        thread.join()
+""",
+        # a condition instead of a queue
+        """\
+def prefetch(items, depth=2):
+    ready, changed, state = [], threading.Condition(), {"stop": False, "end": None}
+
+    def load():
+        error = StopIteration()
+        try:
+            for item in items:
+                with changed:
+                    changed.wait_for(lambda: len(ready) < depth or state["stop"])
+                    if state["stop"]:
+                        return
+                    ready.append(item)
+                    changed.notify_all()
+        except BaseException as found:
+            error = found
+        with changed:
+            state["end"] = error
+            changed.notify_all()
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        while True:
+            with changed:
+                changed.wait_for(lambda: ready or state["end"] is not None)
+                if not ready:
+                    break
+                item = ready.pop(0)
+                changed.notify_all()
+            yield item
+        if not isinstance(state["end"], StopIteration):
+            raise state["end"]
+    finally:
+        with changed:
+            state["stop"] = True
+            changed.notify_all()
+        thread.join()
+""",
     ],
 }

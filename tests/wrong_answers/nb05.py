@@ -1,14 +1,6 @@
 """Wrong answers to the exercises of notebook 05: each must be found out, with a reason."""
 
 WRONG = {
-    "intensity": [
-        # a multiplication without its addition
-        "def intensity(m, k, n, size):\n    return m * k * n / (size * (m * k + k * n + m * n))",
-        # the result is not written
-        "def intensity(m, k, n, size):\n    return 2 * m * k * n / (size * (m * k + k * n))",
-        # numbers instead of bytes
-        "def intensity(m, k, n, size):\n    return 2 * m * k * n / (m * k + k * n + m * n)",
-    ],
     "roofline_time": [
         # the sum instead of the maximum
         "def roofline_time(flops, size, rate, bandwidth, overhead):\n"
@@ -23,6 +15,13 @@ WRONG = {
         "    times = {'overhead': overhead, 'memory': size / bandwidth, 'compute': flops / rate}\n"
         "    regime = 'compute' if flops / size > rate / bandwidth else 'memory'\n"
         "    return max(times.values()), regime",
+        # the other way round
+        """\
+def roofline_time(flops, size, rate, bandwidth, overhead):
+    times = {"overhead": overhead, "memory": size / bandwidth, "compute": flops / rate}
+    regime = max(times, key=times.get)
+    return regime, times[regime]
+""",
     ],
     "lines_touched": [
         # one line for each number
@@ -31,6 +30,12 @@ WRONG = {
         "def lines_touched(count, stride, size):\n    return -(-count * size // 64)",
         # all lines in between
         "def lines_touched(count, stride, size):\n    return (count - 1) * stride * size // 64 + 1",
+        # a number for each line from half a line on
+        """\
+def lines_touched(count, stride, size):
+    step = stride * size
+    return count if step > 32 else (count - 1) * step // 64 + 1
+""",
     ],
     "cache_steps": [
         # every fall, also of one edge
@@ -45,6 +50,17 @@ WRONG = {
         "def cache_steps(sizes, bandwidths):\n"
         "    pairs = zip(bandwidths, bandwidths[1:])\n"
         "    return [s for s, (a, b) in zip(sizes, pairs) if b < a]",
+        # a fall of 23 % is none
+        """\
+def cache_steps(sizes, bandwidths):
+    steps, falling = [], False
+    for size, now, then in zip(sizes, bandwidths, bandwidths[1:]):
+        fall = then < 0.77 * now
+        if fall and not falling:
+            steps.append(size)
+        falling = fall
+    return steps
+""",
     ],
     "most_terms": [
         # the largest factor is 127, but -128 times -128 is larger than 127 times 127
@@ -55,6 +71,11 @@ WRONG = {
         "def most_terms(bits, accumulator):\n    return (2**accumulator - 1) // 4 ** (bits - 1)",
         # one too many where it divides
         "def most_terms(bits, accumulator):\n    return 2 ** (accumulator - 1) // 4 ** (bits - 1)",
+        # rounded by floating-point numbers
+        """\
+def most_terms(bits, accumulator):
+    return round(2 ** (accumulator - 1) / 4 ** (bits - 1))
+""",
     ],
     "decode_batch": [
         # one FLOP for each weight
@@ -63,6 +84,65 @@ WRONG = {
         "def decode_batch(rate, bandwidth, size):\n    return math.ceil(rate / bandwidth)",
         # rounded down
         "def decode_batch(rate, bandwidth, size):\n    return int(size * rate / (2 * bandwidth))",
+        # always one more
+        """\
+def decode_batch(rate, bandwidth, size):
+    return int(size * rate / (2 * bandwidth)) + 1
+""",
+    ],
+    "ridge": [
+        # the first call counts
+        """\
+def ridge(product, flops, addition, size, clock):
+    def seconds(fn):
+        start = clock()
+        for _ in range(50):
+            fn()
+        return (clock() - start) / 50
+
+    return (flops / seconds(product)) / (size / seconds(addition))
+""",
+        # one call each, which may be interrupted
+        """\
+def ridge(product, flops, addition, size, clock):
+    readings = []
+    for fn in (product, addition):
+        fn()
+        start = clock()
+        fn()
+        readings.append(clock() - start)
+    return (flops / readings[0]) / (size / readings[1])
+""",
+        # bytes per FLOP
+        """\
+def ridge(product, flops, addition, size, clock):
+    def seconds(fn):
+        times = []
+        for _ in range(20):
+            start = clock()
+            fn()
+            times.append(clock() - start)
+        return min(times)
+
+    return (size / seconds(addition)) / (flops / seconds(product))
+""",
+        # the intensity of the product is not the ridge of the machine
+        """\
+def ridge(product, flops, addition, size, clock):
+    return flops / size
+""",
+        # a mean without the first call still holds the interruptions
+        """\
+def ridge(product, flops, addition, size, clock):
+    seconds = []
+    for fn, calls in ((product, 15), (addition, 60)):
+        fn()
+        start = clock()
+        for _ in range(calls):
+            fn()
+        seconds.append((clock() - start) / calls)
+    return (flops / seconds[0]) / (size / seconds[1])
+""",
     ],
 }
 
@@ -70,6 +150,90 @@ ALSO_RIGHT = {
     "lines_touched": [
         "def lines_touched(count, stride, size):\n"
         "    step = stride * size\n"
-        "    return count if step >= 64 else (count - 1) * step // 64 + 1"
+        "    return count if step >= 64 else (count - 1) * step // 64 + 1",
+        # counted with NumPy
+        """\
+def lines_touched(count, stride, size):
+    return np.unique(np.arange(count) * stride * size // 64).size
+""",
+    ],
+    "ridge": [
+        # the median
+        """\
+def ridge(product, flops, addition, size, clock):
+    def seconds(fn):
+        times = []
+        for _ in range(30):
+            start = clock()
+            fn()
+            times.append(clock() - start)
+        return np.median(times[1:])
+
+    return seconds(addition) / size * flops / seconds(product)
+""",
+        # the best of five loops
+        """\
+def ridge(product, flops, addition, size, clock):
+    best = {}
+    for fn in (product, addition):
+        fn()
+        loops = timeit.repeat(fn, number=20, repeat=5, timer=clock)
+        best[fn] = min(loops) / 20
+    return np.array(flops / best[product]) / (size / best[addition])
+""",
+    ],
+    "roofline_time": [
+        # a list
+        """\
+def roofline_time(flops, size, rate, bandwidth, overhead):
+    times = [overhead, size / bandwidth, flops / rate]
+    longest = int(np.argmax(times))
+    return [np.float64(times[longest]), ["overhead", "memory", "compute"][longest]]
+""",
+        # pairs have an order
+        """\
+def roofline_time(flops, size, rate, bandwidth, overhead):
+    return max((flops / rate, "compute"), (size / bandwidth, "memory"), (overhead, "overhead"))
+""",
+    ],
+    "cache_steps": [
+        # an array
+        """\
+def cache_steps(sizes, bandwidths):
+    bandwidths = np.array(bandwidths)
+    falls = bandwidths[1:] < 0.7 * bandwidths[:-1]
+    first = falls & ~np.concatenate([[False], falls[:-1]])
+    return np.array(sizes)[:-1][first]
+""",
+        """\
+def cache_steps(sizes, bandwidths):
+    falls = [b / a < 0.7 for a, b in zip(bandwidths, bandwidths[1:])]
+    return tuple(s for i, s in enumerate(sizes[:-1])
+                 if falls[i] and (i == 0 or not falls[i - 1]))
+""",
+    ],
+    "most_terms": [
+        # one after another, in steps
+        """\
+def most_terms(bits, accumulator):
+    worst = (-(2 ** (bits - 1))) ** 2
+    return divmod(2 ** (accumulator - 1) - 1, worst)[0]
+""",
+        """\
+def most_terms(bits, accumulator):
+    return int("1" * (accumulator - 1), 2) >> 2 * (bits - 1)
+""",
+    ],
+    "decode_batch": [
+        # as the hint says
+        """\
+def decode_batch(rate, bandwidth, size):
+    return math.ceil((size / bandwidth) / (2 / rate))
+""",
+        # a float
+        """\
+def decode_batch(rate, bandwidth, size):
+    return np.ceil(size / 2 * (rate / bandwidth))
+""",
     ],
 }

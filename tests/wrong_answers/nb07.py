@@ -156,11 +156,14 @@ WRONG = {
         "def accuracy_on(net, X, y, device_params, devices):\n"
         "    parts = zip(*split_batch(X, y, devices[: len(X)]), device_params)\n"
         "    return sum((net(a, p).argmax(1) == b).sum().item() for a, b, p in parts) / len(y)",
-        # with fewer images than devices, some devices get none
-        "@torch.no_grad()\n"
-        "def accuracy_on(net, X, y, device_params, devices):\n"
-        "    parts = zip(*split_batch(X, y, devices), device_params)\n"
-        "    return sum((net(a, p).argmax(1) == b).sum().item() for a, b, p in parts) / len(y)",
+        # not a share
+        """\
+@torch.no_grad()
+def accuracy_on(net, X, y, device_params, devices):
+    used = devices[: len(X)]
+    parts = zip(*split_batch(X, y, used), device_params)
+    return sum((net(a, p).argmax(1) == b).sum().item() for a, b, p in parts)
+""",
     ],
     "loss_factor": [
         # forgets that the library divides by k
@@ -201,5 +204,130 @@ WRONG = {
         "def smallest_part(target, n, image_s, nbytes, bandwidth, start_s):\n"
         "    sending_s = start_s + 2 * (n - 1) / n * nbytes / bandwidth\n"
         "    return math.ceil(target / (1 - target) * sending_s / image_s)",
+    ],
+}
+
+ALSO_RIGHT = {
+    "epoch": [
+        # by indices, and a list
+        """\
+def epoch(X, y, params, k, b, lr, train_batch):
+    used = (devices * k)[:k]
+    copies = [get_params(params, device) for device in used]
+    starts = range(0, len(X), k * b)
+    for i in starts:
+        train_batch(X[i : i + k * b], y[i : i + k * b], copies, used, lr)
+    return [copies[0], len(starts)]
+""",
+        # with a loader
+        """\
+def epoch(X, y, params, k, b, lr, train_batch):
+    from torch.utils.data import DataLoader, TensorDataset
+
+    used = [devices[i % len(devices)] for i in range(k)]
+    copies = [get_params(params, device) for device in used]
+    updates = torch.tensor(0)
+    for X_part, y_part in DataLoader(TensorDataset(X, y), k * b):
+        train_batch(X_part, y_part, copies, used, lr)
+        updates += 1
+    return copies[0], updates
+""",
+    ],
+    "best_rates": [
+        # the best so far
+        """\
+def best_rates(train, ks, rates, b):
+    best = {}
+    for k in ks:
+        highest = -1.0
+        for lr in sorted(rates):
+            accuracy = train(k, k * b, lr)
+            if accuracy > highest:
+                highest, best[k] = accuracy, lr
+    return best
+""",
+        # an array
+        """\
+def best_rates(train, ks, rates, b):
+    import numpy as np
+
+    rates = np.sort(rates)
+    return {k: rates[np.nanargmax([train(k, k * b, float(lr)) for lr in rates])] for k in ks}
+""",
+    ],
+    "ring": [
+        # each device owns a piece and gets it from the others, then gives it to them
+        """\
+def ring_allreduce(data, wires):
+    k = len(data)
+    pieces = [vector.tensor_split(k) for vector in data]
+    for owner in range(k):
+        for other in range(k):
+            if other != owner:
+                pieces[owner][owner].add_(wires.send(other, owner, pieces[other][owner]))
+    for owner in range(k):
+        for other in range(k):
+            if other != owner:
+                pieces[other][owner].copy_(wires.send(owner, other, pieces[owner][owner]))
+""",
+        # to the left
+        """\
+def ring_allreduce(data, wires):
+    k = len(data)
+    parts = [list(vector.tensor_split(k)) for vector in data]
+    for turn in range(2 * (k - 1)):
+        moving = [(i, (i + turn) % k, (i - 1) % k) for i in range(k)]
+        arrived = [(left, j, wires.send(i, left, parts[i][j])) for i, j, left in moving]
+        for left, j, piece in arrived:
+            parts[left][j][:] = piece + (parts[left][j] if turn < k - 1 else 0)
+""",
+    ],
+    "accuracy_on": [
+        # a device without images adds nothing
+        """\
+@torch.no_grad()
+def accuracy_on(net, X, y, device_params, devices):
+    parts = zip(*split_batch(X, y, devices), device_params)
+    return sum((net(a, p).argmax(1) == b).sum().item() for a, b, p in parts) / len(y)
+""",
+        # every k-th image, and a tensor
+        """\
+def accuracy_on(net, X, y, device_params, devices):
+    k, right = min(len(devices), len(X)), 0
+    with torch.no_grad():
+        for i in range(k):
+            answers = net(X[i::k].to(devices[i]), device_params[i]).argmax(1)
+            right = right + (answers.cpu() == y[i::k]).sum()
+    return right / len(y)
+""",
+    ],
+    "loss_factor": [
+        # relative to the mean size
+        """\
+def loss_factor(own, sizes):
+    return own / (sum(sizes) / len(sizes))
+""",
+        """\
+def loss_factor(own, sizes):
+    return torch.tensor(own) / torch.tensor(sizes, dtype=torch.float64).mean()
+""",
+    ],
+    "smallest_part": [
+        # one by one
+        """\
+def smallest_part(target, n, image_s, nbytes, bandwidth, start_s):
+    sending_s = start_s + 2 * (n - 1) / n * nbytes / bandwidth
+    part = 1
+    while part * image_s < target * (part * image_s + sending_s) - 1e-12:
+        part += 1
+    return part
+""",
+        """\
+def smallest_part(target, n, image_s, nbytes, bandwidth, start_s):
+    import numpy as np
+
+    least_s = (start_s + 2 * nbytes * (1 - 1 / n) / bandwidth) / (1 / target - 1)
+    return np.maximum(1, np.ceil(least_s / image_s - 1e-9).astype(int))
+""",
     ],
 }

@@ -24,6 +24,14 @@ WRONG = {
         "    if keep == 'curve':\n"
         "        return rows // devices, lr, epochs * (images // rows)\n"
         "    return rows, lr * devices, epochs * (images // (rows * devices))",
+        # steps counted over all epochs at once
+        """\
+def settings(rows, lr, epochs, images, devices, keep):
+    step = rows if keep == "curve" else rows * devices
+    if step % devices:
+        raise ValueError
+    return step // devices, lr * step / rows, epochs * images // step
+""",
     ],
     "best_number": [
         # the more, the better
@@ -38,6 +46,14 @@ WRONG = {
         "    def seconds(n):\n"
         "        return step_s / n + 2 * (n - 1) * (latency_s + nbytes / bandwidth)\n"
         "    return min(range(1, most + 1), key=seconds)",
+        # of equally good ones the largest
+        """\
+def best_number(step_s, nbytes, bandwidth, latency_s, most):
+    def seconds(n):
+        return step_s / n + 2 * (n - 1) * (latency_s + nbytes / n / bandwidth)
+
+    return min(range(most, 0, -1), key=seconds)
+""",
     ],
     "share_out": [
         # equal pieces
@@ -132,5 +148,120 @@ WRONG = {
         "            held = 0\n"
         "        held += size\n"
         "    return full + [held]",
+    ],
+}
+
+ALSO_RIGHT = {
+    "settings": [
+        # a list, the rows of a step first
+        """\
+def settings(rows, lr, epochs, images, devices, keep):
+    step = rows if keep == "curve" else rows * devices
+    each, rest = divmod(step, devices)
+    if rest:
+        raise ValueError("not evenly")
+    return [each, lr * step / rows, images // step * epochs]
+""",
+        """\
+def settings(rows, lr, epochs, images, devices, keep):
+    factor = {"curve": 1, "load": devices}[keep]
+    each = np.int64(rows) * factor / devices
+    if each != int(each):
+        raise ValueError
+    return int(each), np.float32(lr) * factor, np.array(epochs * (images // (rows * factor)))
+""",
+    ],
+    "best_number": [
+        # until it does not help any more
+        """\
+def best_number(step_s, nbytes, bandwidth, latency_s, most):
+    def seconds(n):
+        return step_s / n + 2 * (n - 1) * latency_s + 2 * (n - 1) / n * nbytes / bandwidth
+
+    n = 1
+    while n < most and seconds(n + 1) < seconds(n):
+        n += 1
+    return n
+""",
+        # an array
+        """\
+def best_number(step_s, nbytes, bandwidth, latency_s, most):
+    n = np.arange(1, most + 1)
+    return 1 + np.argmin(step_s / n + 2 * (n - 1) * (latency_s + nbytes / n / bandwidth))
+""",
+    ],
+    "share_out": [
+        # the earliest end by bisection
+        """\
+def share_out(rows, speeds):
+    ends = sorted({i / s for s in speeds for i in range(1, rows + 1)})
+    low, high = 0, len(ends) - 1
+    while low < high:
+        middle = (low + high) // 2
+        enough = sum(int(ends[middle] * s + 1e-9) for s in speeds) >= rows
+        low, high = (low, middle) if enough else (middle + 1, high)
+    pieces, left = [], rows
+    for s in speeds:
+        pieces.append(min(left, int(ends[low] * s + 1e-9)))
+        left -= pieces[-1]
+    return pieces, rows / max(speeds) / ends[low]
+""",
+        # an array in a list
+        """\
+def share_out(rows, speeds):
+    speeds, pieces = np.array(speeds), np.zeros(len(speeds), int)
+    for _ in range(rows):
+        pieces[np.argmin((pieces + 1) / speeds)] += 1
+    return [pieces, rows / speeds.max() / (pieces / speeds).max()]
+""",
+    ],
+    "accumulate": [
+        # sums instead of means
+        """\
+def accumulate_evenly(net, loss_fn, parts):
+    rows = sum(len(labels) for _, labels in parts)
+    *first, last = parts
+    with net.no_sync():
+        for inputs, labels in first:
+            (loss_fn(net(inputs), labels) * (len(labels) / rows)).backward()
+    inputs, labels = last
+    (loss_fn(net(inputs), labels) * (len(labels) / rows)).backward()
+""",
+        # with an exit stack
+        """\
+def accumulate_evenly(net, loss_fn, parts):
+    rows, left = sum(len(inputs) for inputs, _ in parts), len(parts)
+    for inputs, labels in parts:
+        left -= 1
+        with contextlib.ExitStack() as stack:
+            if left:
+                stack.enter_context(net.no_sync())
+            loss = loss_fn(net(inputs), labels)
+            loss.backward(gradient=torch.tensor(len(inputs) / rows))
+""",
+    ],
+    "buckets": [
+        # lists of gradients
+        """\
+def buckets(sizes, first, cap):
+    found = [[]]
+    for size in sizes[::-1]:
+        limit = first if len(found) == 1 else cap
+        if sum(found[-1]) >= limit:
+            found.append([])
+        found[-1].append(size)
+    return tuple(map(sum, found))
+""",
+        # an array
+        """\
+def buckets(sizes, first, cap):
+    full, limit = [0], first
+    for size in reversed(sizes):
+        if full[-1] >= limit:
+            full.append(0)
+            limit = cap
+        full[-1] += size
+    return np.array(full)
+""",
     ],
 }

@@ -12,6 +12,11 @@ WRONG = {
         "            + state / (n if stage >= 3 else 1))",
         # nothing is sharded
         "def held(stage, n, weight, gradient, state):\n    return weight + gradient + state",
+        # all in one step at stage 3 only
+        """\
+def held(stage, n, weight, gradient, state):
+    return (weight + gradient + state) / (n if stage == 3 else 1)
+""",
     ],
     "micro": [
         # as many as stages
@@ -22,6 +27,11 @@ WRONG = {
         "import math\n"
         "def fewest(stages, share):\n"
         "    return math.ceil((stages - 1) * (1 - share) / share) + 1",
+        # the bubble relative to the work, not to the whole
+        """\
+def fewest(stages, share):
+    return max(1, math.ceil((stages - 1) / share))
+""",
     ],
     "interval": [
         # a failure costs the whole interval
@@ -39,6 +49,13 @@ WRONG = {
         "    return save_s / interval_s + interval_s / 2 / failure_s\n"
         "def best(save_s, failure_s):\n"
         "    return failure_s",
+        # saving without failures
+        """\
+def lost(interval_s, save_s, failure_s):
+    return save_s / interval_s
+def best(save_s, failure_s):
+    return math.sqrt(2 * save_s * failure_s)
+""",
     ],
     "cheaper": [
         # always the same
@@ -47,6 +64,11 @@ WRONG = {
         "def cheaper(width, wide, batch, n):\n    return 'tensor' if batch < width else 'data'",
         # the batch is divided
         "def cheaper(width, wide, batch, n):\n    return 'tensor' if batch / n < wide else 'data'",
+        # of equals the wrong one
+        """\
+def cheaper(width, wide, batch, n):
+    return 'tensor' if batch <= wide else 'data'
+""",
     ],
     "schedule": [
         # GPipe: all are in flight
@@ -69,5 +91,97 @@ WRONG = {
         "    for i in range(micro - ahead):\n"
         "        order += [f'F{ahead + i}', f'B{i}']\n"
         "    return order",
+    ],
+}
+
+ALSO_RIGHT = {
+    "held": [
+        # what is whole and what is divided
+        """\
+def held(stage, n, weight, gradient, state):
+    parts = [state, gradient, weight]
+    return sum(parts[:stage]) / n + sum(parts[stage:])
+""",
+        """\
+def held(stage, n, weight, gradient, state):
+    import numpy as np
+
+    divided = np.arange(3) >= 3 - stage
+    return np.where(divided, 1 / n, 1.0) @ np.array([weight, gradient, state], float)
+""",
+    ],
+    "micro": [
+        # solved for m
+        """\
+def fewest(stages, share):
+    return max(1, math.ceil((stages - 1) * (1 - share) / share - 1e-9))
+""",
+        """\
+def fewest(stages, share):
+    import itertools
+
+    idle = stages - 1
+    return next(m for m in itertools.count(1) if idle <= share * (m + idle) + 1e-9)
+""",
+    ],
+    "interval": [
+        # a search instead of a formula
+        """\
+def lost(interval_s, save_s, failure_s):
+    return save_s / interval_s + 0.5 * interval_s / failure_s
+def best(save_s, failure_s):
+    low, high = 1.0, failure_s
+    for _ in range(200):
+        a, b = low + (high - low) / 3, high - (high - low) / 3
+        if lost(a, save_s, failure_s) < lost(b, save_s, failure_s):
+            high = b
+        else:
+            low = a
+    return low
+""",
+        """\
+def lost(interval_s, save_s, failure_s):
+    return torch.tensor(save_s / interval_s) + interval_s / (2 * failure_s)
+def best(save_s, failure_s):
+    return torch.tensor(2 * save_s * failure_s).sqrt()
+""",
+    ],
+    "cheaper": [
+        """\
+def cheaper(width, wide, batch, n):
+    return "data" if batch >= wide else "tensor"
+""",
+        # with the bytes that each process sends
+        """\
+def cheaper(width, wide, batch, n):
+    sent = 2 * (n - 1) / n
+    bytes_sent = {"data": sent * 2 * width * wide * 4, "tensor": sent * 2 * batch * width * 4}
+    return min(bytes_sent, key=bytes_sent.get)
+""",
+    ],
+    "schedule": [
+        # whoever may, goes forward
+        """\
+def one_f_one_b(stage, stages, micro):
+    order, forward, backward = [], 0, 0
+    while backward < micro:
+        if forward < micro and forward - backward < stages - stage:
+            order.append(f"F{forward}")
+            forward += 1
+        else:
+            order.append(f"B{backward}")
+            backward += 1
+    return tuple(order)
+""",
+        # an array of texts
+        """\
+def one_f_one_b(stage, stages, micro):
+    import numpy as np
+
+    ahead = stages - stage - 1
+    turns = [(i, 0, f"F{i}") for i in range(micro)]
+    turns += [(i + ahead, 1, f"B{i}") for i in range(micro)]
+    return np.array([name for _, _, name in sorted(turns)])
+""",
     ],
 }

@@ -32,6 +32,12 @@ WRONG = {
         # two workers have two links
         "def both_ways_s(n, nbytes, alpha, beta, own_links):\n"
         "    return 2 * (n - 1) * (alpha + beta * nbytes / n / (2 if own_links else 1))",
+        # two messages to one neighbour at the price of one
+        """\
+def both_ways_s(n, nbytes, alpha, beta, own_links):
+    halves = 2 if own_links and n > 2 else 1
+    return 2 * (n - 1) * (alpha + beta * nbytes / n / halves)
+""",
     ],
     "overlapped_s": [
         # nothing overlaps
@@ -45,6 +51,21 @@ WRONG = {
         "def overlapped_s(compute_s, send_s):\n"
         "    ends = [sum(compute_s[: i + 1]) + s for i, s in enumerate(send_s)]\n"
         "    return max(ends, default=0)",
+        # lockstep: the next is computed while this one is sent, and no further
+        """\
+def overlapped_s(compute_s, send_s):
+    if not compute_s:
+        return 0
+    pairs = zip(compute_s[1:], send_s)
+    return compute_s[0] + sum(max(c, s) for c, s in pairs) + send_s[-1]
+""",
+        # the first, the longer side, the last
+        """\
+def overlapped_s(compute_s, send_s):
+    if not compute_s:
+        return 0
+    return compute_s[0] + max(sum(compute_s[1:]), sum(send_s[:-1])) + send_s[-1]
+""",
     ],
     "homes": [
         # modulo: almost everything moves
@@ -70,6 +91,11 @@ WRONG = {
         "import random\n\n\n"
         "def homes(key, servers, copies):\n"
         "    return random.sample(servers, copies)",
+        # Python's hash of a text differs from process to process
+        """\
+def homes(key, servers, copies):
+    return sorted(servers, key=lambda name: hash(f"{key} {name}"))[:copies]
+""",
     ],
     "two_way_ring": [
         # all goes to the right
@@ -165,16 +191,6 @@ WRONG = {
 }
 
 ALSO_RIGHT = {
-    "both_ways_s": [
-        "def both_ways_s(n, nbytes, alpha, beta, own_links):\n"
-        "    total = 0.0\n"
-        "    for turn in range(2 * (n - 1)):\n"
-        "        chunk = nbytes / n\n"
-        "        if own_links and n > 2:\n"
-        "            chunk /= 2\n"
-        "        total += alpha + beta * chunk\n"
-        "    return total",
-    ],
     "homes": [
         "import hashlib\n\n\n"
         "def homes(key, servers, copies):\n"
@@ -182,6 +198,14 @@ ALSO_RIGHT = {
         "        servers, key=lambda s: hashlib.sha256(f'{s}/{key}'.encode()).digest()\n"
         "    )\n"
         "    return tuple(ranked[:copies])",
+        # the smallest of other numbers
+        """\
+def homes(key, servers, copies):
+    import random
+
+    names = sorted(servers)
+    return sorted(names, key=lambda s: random.Random(f"{s}|{key}").random())[:copies]
+""",
     ],
     "two_way_ring": [
         # the halves are the even and the odd places
@@ -204,6 +228,24 @@ ALSO_RIGHT = {
         "        for into, received in arrived:\n"
         "            into.copy_(into + received if turn < n - 1 else received)\n"
         "    data[::2], data[1::2] = halves",
+        # pieces arrive in new tensors
+        """\
+def two_way_ring(data, wire):
+    rank, n = dist.get_rank(), dist.get_world_size()
+    middle = (len(data) + 1) // 2
+    rings = [(data[:middle].tensor_split(n), 1), (data[middle:].tensor_split(n), -1)]
+    for turn in range(2 * (n - 1)):
+        into = [chunks[(rank - step * (turn + 1)) % n] for chunks, step in rings]
+        new = [torch.empty_like(chunk) for chunk in into]
+        works = [
+            wire.send(chunks[(rank - step * turn) % n].clone(), (rank + step) % n)
+            for chunks, step in rings
+        ]
+        works += [wire.receive(one, (rank - step) % n) for one, (_, step) in zip(new, rings)]
+        finish(works)
+        for chunk, one in zip(into, new):
+            chunk.copy_(chunk + one if turn < n - 1 else one)
+""",
     ],
     "compress": [
         "def compress(gradient, left, k):\n"
@@ -212,5 +254,70 @@ ALSO_RIGHT = {
         "    values = torch.tensor([total[i] for i in places])\n"
         "    rest = [0.0 if i in places else x for i, x in enumerate(total)]\n"
         "    return torch.tensor(places), values, torch.tensor(rest)",
+        # by argsort, and a list
+        """\
+def compress(gradient, left, k):
+    total = gradient + left
+    places = torch.argsort(total.abs(), descending=True)[:k]
+    rest = total.index_fill(0, places, 0.0)
+    return [places, total[places], rest]
+""",
+    ],
+    "both_ways_s": [
+        """\
+def both_ways_s(n, nbytes, alpha, beta, own_links):
+    turns, half = 2 * (n - 1), nbytes / 2 / n
+    if n == 2:
+        return turns * 2 * (alpha + beta * half)
+    if own_links:
+        return turns * (alpha + beta * half)
+    return turns * (alpha + 2 * beta * half)
+""",
+        """\
+def both_ways_s(n, nbytes, alpha, beta, own_links):
+    total = 0.0
+    for turn in range(2 * (n - 1)):
+        for message in range(2 if n == 2 else 1):
+            total += alpha
+        total += beta * nbytes / n / (2 if own_links and n > 2 else 1)
+    return torch.tensor(total)
+""",
+    ],
+    "overlapped_s": [
+        # the longest of all ways through
+        """\
+def overlapped_s(compute_s, send_s):
+    ways = [sum(compute_s[: i + 1]) + sum(send_s[i:]) for i in range(len(send_s))]
+    return np.max(ways, initial=0)
+""",
+        # an array of no dimension
+        """\
+def overlapped_s(compute_s, send_s):
+    sent = np.array(0.0, dtype=np.float32)
+    for ready, seconds in zip(np.cumsum(compute_s), send_s):
+        sent = np.maximum(sent, ready) + seconds
+    return np.array(sent)
+""",
+    ],
+    "reduce_while_computing": [
+        # the list is built by the starts
+        """\
+def reduce_while_computing(backward, all_reduce):
+    under_way = [(all_reduce(g, async_op=True), g) for g in backward()]
+    return tuple((work.wait(), gradient)[1] for work, gradient in under_way)
+""",
+        """\
+def reduce_while_computing(backward, all_reduce):
+    from collections import deque
+
+    works, gradients = deque(), []
+    generator = backward()
+    while (gradient := next(generator, None)) is not None:
+        works.append(all_reduce(gradient, async_op=True))
+        gradients.append(gradient)
+    while works:
+        works.popleft().wait()
+    return gradients
+""",
     ],
 }

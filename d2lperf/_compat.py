@@ -1,0 +1,149 @@
+"""Internal names of torch and of the standard library that d2lperf uses, all in this file.
+
+They may change with any release. `PRIVATE` says for each what it is used for, and
+`tests/test_compat.py` names those that have gone. Checked with torch 2.13.0 and Python 3.10.13,
+3.11.7, 3.12.1 and 3.13.0. Modules of torch that it does not import itself are imported at use.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dis
+import sys
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import forkserver, resource_tracker, spawn
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+
+# module:name -> what for. Some have no underscore, but are documented nowhere.
+PRIVATE = {
+    "atexit:_clear": "a worker, which is a fork, must not do what its server would do at its end",
+    "atexit:_run_exitfuncs": "multiprocessing ends a process without its exit functions",
+    "weakref:finalize._registered_with_atexit": "after atexit._clear() it has to register again",
+    "sys:_current_frames": "where a worker is that does not answer",
+    "linecache:cache": "sources of a notebook's cells, for the tracebacks of workers",
+    "multiprocessing.forkserver:ensure_running": "starts the server while SIGINT is blocked",
+    "multiprocessing.resource_tracker:ensure_running": "starts before that, since it unblocks it",
+    "multiprocessing.spawn:get_preparation_data": "a worker must not run the caller's script again",
+    "torch.distributed.distributed_c10d:default_pg_timeout": "the timeout of groups made later",
+    "torch.distributed.distributed_c10d:default_pg_nccl_timeout": "the same for NCCL",
+    "torch.distributed.distributed_c10d:_get_default_store": "ranks leave a group together",
+    "torch.distributed.elastic.utils.store:barrier": "ranks wait for each other before the group",
+    "torch._C._profiler:_ExperimentalConfig": "the profiler records threads other than the caller",
+    "torch.autograd:_profiler_enabled": "whether a profiler is at work in this thread",
+    "torch.autograd.profiler:_is_profiler_enabled": "whether a profiler is at work for all threads",
+    "torch.utils._python_dispatch:TorchDispatchMode": "sees each operation, to count its work",
+    "torch.utils._pytree:tree_leaves": "finds tensors in lists, tuples and dictionaries",
+    "torch:_int_mm": "the product of int8 matrices, for the machine's ceilings",
+    "torch._C:DisableTorchFunctionSubclass": "an exercise's promises call what they stand for",
+}
+# Only in some builds of torch; without them we do without.
+OPTIONAL = {
+    "torch._C:_cuda_hasPrimaryContext": "waiting for a GPU that is not in use would set it up",
+}
+
+
+def forget_exit_functions() -> None:
+    """Forget what this process was told to do at its end."""
+    atexit._clear()
+    weakref.finalize._registered_with_atexit = False
+
+
+def run_exit_functions() -> None:
+    """Do now what this process was told to do at its end."""
+    atexit._run_exitfuncs()
+
+
+def frame_of(thread: threading.Thread) -> FrameType:
+    """Return what a running thread executes at this moment."""
+    return sys._current_frames()[thread.ident]
+
+
+def ensure_resource_tracker() -> None:
+    """Start the resource tracker of multiprocessing, unless it is there."""
+    resource_tracker.ensure_running()
+
+
+def ensure_fork_server() -> None:
+    """Start the fork server of multiprocessing, unless it is there."""
+    forkserver.ensure_running()
+
+
+@contextmanager
+def no_script(name: str) -> Iterator[None]:
+    """In this block a process of this name is started without the caller's script.
+
+    multiprocessing sends each process the name of the script, which is then run again. It finds
+    the name in `sys.modules["__main__"]`, which other threads need too. So what it sends is changed
+    instead, for this process alone. Only one thread may be in such a block.
+    """
+    really = spawn.get_preparation_data
+
+    def without_script(asked: str) -> dict[str, Any]:
+        data = really(asked)
+        if asked == name:
+            data.pop("init_main_from_name", None)
+            data.pop("init_main_from_path", None)
+        return data
+
+    spawn.get_preparation_data = without_script
+    try:
+        yield
+    finally:
+        spawn.get_preparation_data = really
+
+
+def stopped_at_raise(place: TracebackType) -> bool:
+    """Return whether a frame was left by its own `raise`, and not by an error in a call."""
+    return dis.opname[place.tb_frame.f_code.co_code[place.tb_lasti]] == "RAISE_VARARGS"
+
+
+def has_context(index: int) -> bool:
+    """Return whether this process has set up GPU `index`, or True if torch does not tell."""
+    tells = getattr(torch._C, "_cuda_hasPrimaryContext", None)
+    return tells is None or tells(index)
+
+
+def set_default_timeout(timeout: Any) -> None:
+    """Set the timeout (a timedelta) of process groups that are made later."""
+    from torch.distributed import distributed_c10d
+
+    distributed_c10d.default_pg_timeout = timeout
+    distributed_c10d.default_pg_nccl_timeout = timeout
+
+
+def default_store() -> Any:
+    """Return the store of the process group that is there."""
+    from torch.distributed import distributed_c10d
+
+    return distributed_c10d._get_default_store()
+
+
+def wait_for_ranks(store: Any, world_size: int, key: str, timeout_s: float) -> None:
+    """Wait until so many processes have come to this line, which has a key of its own."""
+    from torch.distributed.elastic.utils.store import barrier
+
+    barrier(store, world_size, key, timeout_s)
+
+
+def all_threads_config() -> Any:
+    """Return torch's profiler configuration for all threads; None with torch 2.6, which has none.
+
+    It is the argument `experimental_config` of `torch.profiler.profile`.
+    """
+    from torch._C._profiler import _ExperimentalConfig
+
+    try:
+        return _ExperimentalConfig(profile_all_threads=True)
+    except TypeError:
+        return None
+
+
+def profiling() -> bool:
+    """Return whether a profiler of torch is running, in this thread or for all."""
+    return torch.autograd._profiler_enabled() or torch.autograd.profiler._is_profiler_enabled

@@ -1,0 +1,208 @@
+"""The training step of a script, with the arguments that the script calls it with.
+
+The script runs as it does from the shell, up to the step's second call. There it is stopped, and
+the step can be called on with the same arguments.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import runpy
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from difflib import get_close_matches
+from functools import partial
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+__all__ = ["ScriptError", "step_of", "time_limit"]
+
+CALLS = 2  # the step is stopped at this call: the first one may set things up
+
+
+class ScriptError(RuntimeError):
+    """The step of a script cannot be explained: what was asked, what was found, what to do."""
+
+
+class _Reached(BaseException):
+    """Stops a script at the call of its step; `except Exception` in the script lets it through."""
+
+    def __init__(self, step: Callable[[], Any]):
+        self.step = step
+
+
+def step_of(script: str | Path, name: str, arguments: list[str]) -> Callable[[], Any]:
+    """Run a script up to the second call of a function; return that call as a function.
+
+    Args:
+        script: path of a Python file.
+        name: of a function at the top level of the script.
+        arguments: of the script, as on its command line.
+
+    Raises:
+        ScriptError: the file or the function is not there, the script ends or raises before, or it
+            never calls a function that needs arguments.
+    """
+    path = Path(script)
+    if not path.is_file():
+        raise ScriptError(f"{script} was asked for, but there is no such file. Give its path.")
+    stopper = _Stopper(str(path), name)
+    with _as_main(path, arguments):
+        try:
+            sys.setprofile(stopper.look)
+            with redirect_stdout(io.StringIO()):
+                found = runpy.run_path(str(path), run_name="__main__")
+        except _Reached as reached:
+            return reached.step
+        except SystemExit as error:
+            if error.code:
+                raise ScriptError(_ended(path, name, error.code, arguments)) from None
+            found = stopper.top_level
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            raise ScriptError(
+                f"{path.name} raised {type(error).__name__} before {name} was called twice "
+                f"({Path(last.filename).name}:{last.lineno}): {error}"
+            ) from error
+        finally:
+            sys.setprofile(None)
+    return _uncalled(path, name, found, stopper)
+
+
+@contextmanager
+def _as_main(path: Path, arguments: list[str]) -> Iterator[None]:
+    """Give a script the command line and the search path that it has from the shell."""
+    argv, search = sys.argv, list(sys.path)
+    sys.argv = [str(path), *arguments]
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = argv, search
+
+
+class _Stopper:
+    """Looks at each call of a script, and stops it at a call of the step."""
+
+    def __init__(self, file: str, name: str):
+        self.file, self.name, self.calls = file, name, 0
+        self.nested = False  # a function of this name inside another one was called
+        self.top_level: dict[str, Any] = {}  # names at the script's top level
+
+    def look(self, frame: FrameType, event: str, argument: Any) -> None:
+        """What `sys.setprofile` calls."""
+        code = frame.f_code
+        if event != "call" or code.co_filename != self.file:
+            return
+        if code.co_name == "<module>":
+            self.top_level = frame.f_globals
+        if code.co_name != self.name:
+            return
+        function = frame.f_globals.get(self.name)
+        if getattr(function, "__code__", None) is not code:
+            self.nested = True
+            return
+        self.calls += 1
+        self.last = partial(function, *_positional(code, frame), **_named(code, frame))
+        if self.calls == CALLS:
+            sys.setprofile(None)
+            raise _Reached(self.last)
+
+
+def _positional(code: CodeType, frame: FrameType) -> list[Any]:
+    """The positional arguments of a call that has just begun."""
+    given = [frame.f_locals[name] for name in code.co_varnames[: code.co_argcount]]
+    if code.co_flags & _VARARGS:
+        given += frame.f_locals[code.co_varnames[code.co_argcount + code.co_kwonlyargcount]]
+    return given
+
+
+def _named(code: CodeType, frame: FrameType) -> dict[str, Any]:
+    """The arguments of a call that are given by name only."""
+    count, only = code.co_argcount, code.co_kwonlyargcount
+    given = {name: frame.f_locals[name] for name in code.co_varnames[count : count + only]}
+    if code.co_flags & _VARKEYWORDS:
+        at = count + only + (1 if code.co_flags & _VARARGS else 0)
+        given |= frame.f_locals[code.co_varnames[at]]
+    return given
+
+
+_VARARGS, _VARKEYWORDS = 4, 8  # inspect.CO_VARARGS and CO_VARKEYWORDS
+
+
+def _ended(path: Path, name: str, code: Any, arguments: list[str]) -> str:
+    """What to say where a script has ended by itself before its step."""
+    asked = f"{path.name} ended with status {code} before {name} was called twice"
+    given = " ".join(arguments) or "none"
+    return (
+        f"{asked}. It may need arguments (given: {given}). Put them at the end, after --: "
+        f"python -m d2lperf explain {path.name} --step {name} -- --epochs 1"
+    )
+
+
+def _uncalled(path: Path, name: str, found: dict, stopper: _Stopper) -> Callable[[], Any]:
+    """The step of a script that has ended without a second call of it."""
+    if stopper.calls:
+        return stopper.last
+    if stopper.nested:
+        raise ScriptError(
+            f"{name} was asked for, but in {path.name} it is defined inside another function. Move "
+            "it to the top level of the file."
+        )
+    step = found.get(name)
+    if not callable(step):
+        functions = [n for n, v in found.items() if getattr(v, "__module__", "") == "__main__"]
+        close = get_close_matches(name, functions, n=1)
+        advice = f" Did you mean {close[0]!r}?" if close else ""
+        known = ", ".join(functions) or "none"
+        raise ScriptError(
+            f"the function {name} was asked for, but {path.name} has no such function at its top "
+            f"level. It has: {known}.{advice}"
+        )
+    code = getattr(step, "__code__", None)
+    needed = code.co_argcount - len(step.__defaults__ or ()) if code else 0
+    if needed:
+        raise ScriptError(
+            f"{name} needs {needed} arguments, and {path.name} ended without calling it. Let the "
+            "script call it twice, as it does in training."
+        )
+    return step
+
+
+@contextmanager
+def time_limit(seconds: float, what: str, advice: str) -> Iterator[None]:
+    """End the process with status 2 and a message where the block takes longer than `seconds`.
+
+    It ends the process, since nothing else stops a thread that waits inside of a library.
+
+    Args:
+        seconds: that the block may take.
+        what: does not end, for the message.
+        advice: what to do about it.
+    """
+    main = threading.get_ident()
+
+    def expire() -> None:
+        frame = sys._current_frames().get(main)
+        where = f" It is in {_innermost(frame)}." if frame else ""
+        print(f"error: {what} has not ended after {seconds:g} s.{where} {advice}", file=sys.stderr)
+        sys.stderr.flush()
+        os._exit(2)
+
+    timer = threading.Timer(seconds, expire)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _innermost(frame: FrameType) -> str:
+    code = frame.f_code
+    return f"{code.co_name} ({Path(code.co_filename).name}:{frame.f_lineno})"

@@ -1,0 +1,105 @@
+"""Results as JSON files: written whole or not at all, read by other versions too."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from d2lperf._version import __version__
+
+
+def encoded(value: Any) -> Any:
+    """Return a key of the user's as plain values that JSON can hold."""
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
+    if isinstance(value, torch.Tensor):
+        return {"tensor": value.tolist(), **encoded(value.dtype)}
+    if isinstance(value, tuple):
+        return {"tuple": [encoded(part) for part in value]}
+    if isinstance(value, list):
+        return [encoded(part) for part in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def decoded(value: Any) -> Any:
+    """Return what `encoded` was given."""
+    if isinstance(value, list):
+        return [decoded(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if "tensor" in value:
+        return torch.tensor(value["tensor"], dtype=getattr(torch, value["dtype"]))
+    if "tuple" in value:
+        return tuple(decoded(part) for part in value["tuple"])
+    return getattr(torch, value["dtype"])
+
+
+def write_whole(path: str | Path, text: str) -> None:
+    """Write a file so that nobody ever finds half of it: aside first, then in its place."""
+    path = Path(path)
+    handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        if path.exists():
+            os.chmod(aside, path.stat().st_mode)
+        else:
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(aside, 0o666 & ~mask)
+        os.replace(aside, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(aside)
+        raise
+
+
+class Saved:
+    """A dataclass that is written to a JSON file and read back, by other versions too."""
+
+    # Name of a field -> function that makes it from the plain value in a file.
+    made_by: ClassVar[dict[str, Callable]] = {}
+
+    def save(self, path: str | Path) -> None:
+        """Write everything, raw samples and the machine's card included, to a JSON file."""
+        values = {"d2lperf": __version__, "kind": type(self).__name__}
+        text = json.dumps(values | self.to_dict(), default=encoded)
+        write_whole(path, text + "\n")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values, but for numbers of other libraries."""
+        return asdict(self)
+
+    @classmethod
+    def load(cls, path: str | Path):
+        """Return what `save` wrote, in any version; ValueError where it cannot be understood."""
+        file = Path(path).name
+        try:
+            values = json.loads(Path(path).read_text(encoding="utf-8"))
+            if (kind := values["kind"]) == cls.__name__:
+                return cls.made_of(values)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{file} is not a {cls.__name__} that d2lperf {__version__} can read: it was cut, "
+                f"edited, or written by another version ({type(error).__name__}: {error})."
+            ) from None
+        raise ValueError(f"{file} holds a {kind}, not a {cls.__name__}: use {kind}.load().")
+
+    @classmethod
+    def made_of(cls, values: dict):
+        """Make a result of plain values; unknown names are ignored, defaults may be missing."""
+        made = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+        for name, make in cls.made_by.items():
+            if made.get(name) is not None:
+                made[name] = make(made[name])
+        return cls(**made)

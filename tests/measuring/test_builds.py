@@ -1,0 +1,126 @@
+"""compare(..., build=True): functions that are made anew, and what that tells."""
+
+import gc
+import random
+import weakref
+
+import pytest
+from clocks import FakeClock
+
+from d2lperf.measuring.builds import ROUNDS
+from d2lperf.measuring.compare import compare
+from d2lperf.measuring.instruments import using
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+def built(clock, makers, seed=0, **options):
+    with using(clock.instruments(seed)):
+        return compare(makers, check=False, build=True, progress=False, **options)
+
+
+def lucky(clock, chance, spread, seconds=1e-4):
+    """Makes functions whose place in memory is good or bad luck: it stays for the build's life."""
+
+    def make():
+        luck = chance.gauss(0, spread)
+        return clock.work(seconds * (1 + luck), noise=0.001, seed=chance.randrange(10**6))
+
+    return make
+
+
+def test_equal_programs_are_not_told_apart_by_the_luck_of_a_build(clock):
+    """Two copies at other places differ by 1 %: real, but not a property of the program."""
+    words = {True: [], False: []}
+    for seed in range(20):
+        chance = random.Random(seed)
+        a, b = (lucky(clock, chance, 0.02) for _ in "ab")
+        words[True].append(built(clock, {"a": a, "b": b}, seed)["b"].verdict)
+        with using(clock.instruments(seed)):
+            found = compare({"a": a(), "b": b()}, check=False, progress=False)
+        words[False].append(found["b"].verdict)
+    false = {build: sum(w in ("faster", "slower") for w in all_) for build, all_ in words.items()}
+    assert false[True] <= 1 < 5 <= false[False]
+
+
+def test_a_difference_of_the_programs_is_found(clock):
+    chance = random.Random(1)
+    makers = {"a": lucky(clock, chance, 0.01), "b": lucky(clock, chance, 0.01, 1.1e-4)}
+    found = built(clock, makers)
+    assert found["b"].verdict == "slower"
+    assert found["b"].low < 1.1 < found["b"].high
+    builds = found.rounds.builds
+    assert len(set(builds)) >= 8 and f"of {len(set(builds))} builds in" in str(found)
+    assert all(builds.count(number) == ROUNDS for number in sorted(set(builds))[:-1])
+
+
+def test_only_one_build_is_alive_at_a_time(clock):
+    alive, most = weakref.WeakSet(), [0]
+
+    class Net:
+        """Stands for a network with weights."""
+
+        def __call__(self):
+            clock.now += 1e-3
+
+    def make():
+        net = Net()
+        alive.add(net)
+        most[0] = max(most[0], len(alive))
+        return net
+
+    found = built(clock, {"a": make, "b": make})
+    assert len(set(found.rounds.builds)) >= 8
+    assert most[0] == 2, "one network for each of the two functions"
+    del found
+    gc.collect()
+    assert not alive
+
+
+def test_slow_first_calls_of_each_build_leave_no_trace(clock):
+    def make():
+        return clock.work(1e-4, first=[0.01, 0.01])
+
+    found = built(clock, {"plain": lambda: clock.work(1e-4), "compiled": make})
+    assert found["compiled"].verdict == "no difference"
+    assert found["compiled"].ratio == pytest.approx(1.0, abs=0.003)
+
+
+def test_too_few_builds_give_no_interval_but_advice(clock):
+    def make():
+        clock.now += 1.0  # such as to compile
+        return clock.work(1e-3)
+
+    found = built(clock, {"a": make, "b": make}, budget_s=10)["b"]
+    assert found.verdict == "not decided"
+    assert "builds" in found.reason and "budget_s=" in found.reason
+    again = built(clock, {"a": make, "b": make}, budget_s=40)
+    assert again["b"].verdict == "no difference" and again.elapsed_s <= 40
+
+
+def test_a_maker_that_makes_no_function_is_told(clock):
+    with pytest.raises(TypeError, match="with build=True, what 'b' returns must be a function"):
+        built(clock, {"a": lambda: lambda: 1, "b": lambda: 3})
+
+
+def test_results_are_compared_for_the_first_build(clock):
+    with using(clock.instruments()):
+        found = compare(
+            {"a": lambda: clock.work(1e-4, result=1), "b": lambda: clock.work(1e-4, result=1)},
+            build=True,
+        )
+    assert found.checked
+
+
+def test_a_small_difference_says_that_it_may_be_the_places_in_memory(clock):
+    with using(clock.instruments()):
+        found = compare(
+            {"a": clock.work(1e-4), "b": clock.work(1.015e-4)}, check=False, margin=0.01
+        )
+    assert found["b"].verdict == "slower" and "build=True" in found["b"].reason
+    made = built(clock, {"a": lambda: clock.work(1e-4), "b": lambda: clock.work(1.015e-4)},
+                 margin=0.01)  # fmt: skip
+    assert made["b"].verdict == "slower" and not made["b"].reason

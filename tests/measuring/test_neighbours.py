@@ -1,0 +1,115 @@
+"""Other processes that keep the cores busy: seen, waited for, and told."""
+
+import math
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from clocks import FakeClock
+
+from d2lperf.measuring import neighbours
+from d2lperf.measuring.compare import compare, measure
+from d2lperf.measuring.instruments import using
+from d2lperf.measuring.neighbours import Neighbours, OthersTime
+
+
+@pytest.fixture
+def clock():
+    return FakeClock()
+
+
+def regions(clock, count):
+    """A function of 1 ms with so many parallel regions: each waits for a core that is taken."""
+
+    def run():
+        clock.now += 1e-3 * (1 + (count if clock.others > 0.5 else 0))
+
+    return run
+
+
+def run(clock, **options):
+    with using(clock.instruments()):
+        functions = {"one": regions(clock, 1), "many": regions(clock, 10)}
+        return compare(functions, check=False, progress=False, **options)
+
+
+def test_functions_with_threads_get_no_verdict_beside_a_steady_load(clock):
+    """Attention by hand against one call: 0.95 quiet, "faster 0.25" beside a busy process."""
+    clock.cpu_share, clock.others = 2.0, 1.0
+    found = run(clock)
+    assert found["many"].verdict == "not decided"
+    assert found["many"].reason == (
+        "other processes keep 1.0 of 2 cores busy; functions with 2 threads cannot be compared "
+        "now (threads=1, or wait)"
+    )
+    assert found.others_cores == pytest.approx(1.0)
+    assert "note: other processes kept 1.0 of 2 cores busy meanwhile" in str(found)
+    assert found.elapsed_s <= 4
+    assert len(found["many"].samples_s) > 10, "nothing is lost"
+
+
+def test_functions_with_one_thread_are_compared_all_the_same(clock):
+    clock.others = 1.0
+    found = run(clock)
+    assert found["many"].verdict == "slower"
+    assert "note: other processes" not in str(found), "one core was left"
+    clock.others = 1.9
+    assert "note: other processes kept 1.9 of 2 cores busy" in str(run(clock))
+
+
+def test_a_quiet_stretch_is_waited_for(clock):
+    """The neighbour is at work for the first second."""
+    clock.cpu_share = 2.0
+    busy_s = []
+
+    def others():
+        busy_s.append(min(clock.now, 1.0))
+        clock.others = 1.0 if clock.now < 1.0 else 0.0
+        return busy_s[-1]
+
+    clock.others = 1.0
+    functions = {"one": regions(clock, 1), "many": regions(clock, 10)}
+    with using(clock.instruments(others_clock=others)):
+        found = compare(functions, check=False, progress=False)
+    assert found["many"].verdict == "no difference" and found.elapsed_s > 1.0
+    assert found["many"].discarded > 0 and found["many"].ratio == pytest.approx(1.0, abs=0.01)
+
+
+def test_measure_keeps_what_others_did(clock):
+    clock.cpu_share, clock.others = 2.0, 1.0
+    with using(clock.instruments()):
+        found = measure(clock.work(1e-4))
+    assert found.others_cores == pytest.approx(1.0)
+    assert "note: other processes kept 1.0 of 2 cores busy" in str(found)
+
+
+def test_a_system_that_does_not_tell_is_said_once(clock, monkeypatch):
+    monkeypatch.setattr(neighbours, "_said", set())
+    with using(clock.instruments(others_clock=lambda: math.nan)):
+        first, second = (measure(clock.work(1e-4)) for _ in "ab")
+    assert first.others_cores is None
+    assert "cannot be seen on this system" in str(first)
+    assert "cannot be seen" not in str(second)
+
+
+@pytest.mark.parametrize(("cpu_share", "threads"), [(1.0, 1), (1.05, 1), (1.5, 2), (2.0, 2)])
+def test_threads_are_counted_by_their_processor_time(clock, cpu_share, threads):
+    seen = Neighbours(clock.instruments())
+    clock.cpu_share = cpu_share
+    clock.now += 1.0
+    assert seen.threads == threads
+
+
+def test_the_time_of_others_counts_neither_our_own_nor_our_childrens():
+    """An oracle: while only we and a child of ours work, others' time grows by what is left."""
+    others, cores = OthersTime(), len(os.sched_getaffinity(0))
+    spin = "import time\nend = time.time() + 1.0\nwhile time.time() < end: pass"
+    start, before = time.perf_counter(), others()
+    with subprocess.Popen([sys.executable, "-c", spin]) as child:
+        while child.poll() is None:
+            sum(range(1000))
+    passed, grown = time.perf_counter() - start, others() - before
+    ours = 0.4 * passed  # at the very least, however busy this machine is
+    assert -0.2 <= grown <= cores * passed - ours + 0.2

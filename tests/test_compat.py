@@ -1,0 +1,189 @@
+"""Internal names of torch and of Python: each one that goes is named, with what we use it for."""
+
+import ast
+import atexit
+import datetime
+import multiprocessing
+import sys
+import threading
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pytest
+import torch
+import torch.distributed as dist
+from fresh import run_fresh
+
+from d2lperf import _compat
+
+PACKAGE = Path(_compat.__file__).parent
+# Still used where they stand.
+ELSEWHERE = {
+    ("timeline/record.py", "_ExperimentalConfig"),
+    ("timeline/record.py", "_profiler_enabled"),
+    ("timeline/record.py", "_is_profiler_enabled"),
+    ("counting.py", "_schema"),
+    ("ceilings.py", "_int_mm"),
+    ("exercises/nb03.py", "_C"),
+}
+PUBLIC = {"_fields", "_replace", "_asdict", "_dynamo"}  # named tuples; documented by torch
+
+
+@pytest.mark.parametrize("name", _compat.PRIVATE)
+def test_a_name_that_we_rely_on_is_there(name):
+    try:
+        resolve_name(name)
+    except (ImportError, AttributeError):
+        versions = f"torch {torch.__version__}, Python {sys.version.split()[0]}"
+        pytest.fail(f"{name} is gone ({versions}). We use it because {_compat.PRIVATE[name]}.")
+
+
+def test_what_only_some_builds_have_is_done_without(monkeypatch):
+    assert list(_compat.OPTIONAL) == ["torch._C:_cuda_hasPrimaryContext"]
+    monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", lambda i: i == 1, raising=False)
+    assert [_compat.has_context(i) for i in range(3)] == [False, True, False]
+    monkeypatch.delattr(torch._C, "_cuda_hasPrimaryContext")
+    assert _compat.has_context(0)
+
+
+def test_the_list_names_all_that_the_file_uses():
+    text = (PACKAGE / "_compat.py").read_text(encoding="utf-8")
+    code = text[text.index("def forget_exit_functions") :]
+    used = {node.attr for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Attribute)}
+    listed = {name.rpartition(":")[2].rpartition(".")[2] for name in _compat.PRIVATE}
+    assert {name for name in used if name.startswith("_")} <= listed | {"_C"}
+
+
+def names_defined(tree):
+    """Functions, classes and attributes that a file defines."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return found
+
+
+def names_used(tree):
+    """Attributes, and what is imported from others, that begin with an underscore."""
+    found = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and not node.module.startswith("d2lperf"):
+            found |= {alias.name for alias in node.names}
+    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+
+
+def test_no_other_file_uses_internal_names_of_others():
+    paths = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
+    trees = {file: ast.parse(path.read_text(encoding="utf-8")) for file, path in paths.items()}
+    own = set().union(*map(names_defined, trees.values())) | PUBLIC
+    used = {(file, name) for file in trees for name in names_used(trees[file]) - own}
+    used = {(file, name) for file, name in used if file != "_compat.py"}
+    assert used == ELSEWHERE, "they belong into _compat.py, each with its reason"
+
+
+# --------------------------------------------------------------------------- what they do
+
+
+def test_exit_functions_are_forgotten_and_run():
+    program = """
+import atexit, weakref
+from d2lperf import _compat
+class Thing: pass
+before, after = Thing(), Thing()
+weakref.finalize(before, print, "finalizer of the server")
+atexit.register(print, "at the end of the server")
+_compat.forget_exit_functions()
+weakref.finalize(after, print, "finalizer of the worker")
+atexit.register(print, "at the end of the worker")
+_compat.run_exit_functions()
+"""
+    done = run_fresh(program)
+    said = done.stdout.splitlines()
+    assert "at the end of the worker" in said and "finalizer of the worker" in said, done.stderr
+    assert "at the end of the server" not in said
+
+
+def test_a_thread_is_found_where_it_is():
+    there, go_on = threading.Event(), threading.Event()
+
+    def waits():
+        there.set()
+        go_on.wait()
+
+    thread = threading.Thread(target=waits)
+    thread.start()
+    there.wait()
+    frame, names = _compat.frame_of(thread), []
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    go_on.set()
+    thread.join()
+    assert "waits" in names
+
+
+def test_only_the_named_process_is_started_without_the_script(monkeypatch):
+    from multiprocessing import spawn
+
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "script.py", raising=False)
+    with _compat.no_script("ours"):
+        assert not [key for key in spawn.get_preparation_data("ours") if "main" in key]
+        assert "init_main_from_path" in spawn.get_preparation_data("another")
+    assert "init_main_from_path" in spawn.get_preparation_data("ours")
+    assert multiprocessing.current_process().name == "MainProcess"
+
+
+def raised():
+    raise RuntimeError("own")
+
+
+def from_a_call():
+    return torch.ones(2) @ torch.ones(3)
+
+
+def after_a_call():
+    int("1")
+    if True:
+        raise RuntimeError("own")
+
+
+@pytest.mark.parametrize(
+    ("function", "own"), [(raised, True), (from_a_call, False), (after_a_call, True)]
+)
+def test_a_raise_is_told_from_an_error_in_a_call(function, own):
+    with pytest.raises(RuntimeError) as caught:
+        function()
+    place = caught.value.__traceback__
+    while place.tb_next is not None:
+        place = place.tb_next
+    assert _compat.stopped_at_raise(place) is own
+
+
+def test_the_timeout_and_the_store_of_groups(tmp_path, monkeypatch):
+    from torch.distributed import distributed_c10d
+
+    for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
+        monkeypatch.setattr(distributed_c10d, name, getattr(distributed_c10d, name))
+    _compat.set_default_timeout(datetime.timedelta(seconds=7))
+    assert distributed_c10d.default_pg_timeout.total_seconds() == 7
+    store = dist.HashStore()
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        _compat.default_store().set("key", "value")
+        _compat.wait_for_ranks(store, 1, "d2lperf/test", 5)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_running_profiler_is_noticed():
+    assert not _compat.profiling()
+    with torch.profiler.profile(experimental_config=_compat.all_threads_config()):
+        assert _compat.profiling()
+    assert not _compat.profiling()
+    assert atexit.register(int) is int  # the register itself is untouched
+    atexit.unregister(int)

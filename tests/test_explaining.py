@@ -1,0 +1,364 @@
+"""`explain`: what it puts back, what it says where it cannot count, data sheets, advice."""
+
+import math
+import sys
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from clocks import FakeClock, with_tools
+from torch import nn
+from torch.nn import functional
+
+from d2lperf import Ceilings, datasheet, explain
+from d2lperf.counting import OperationCounter
+from d2lperf.datasheets import ACCELERATORS
+from d2lperf.explaining import stacks
+
+MADE = Ceilings(
+    flops={"float32": 1e11, "float64": 2e10, "bfloat16": 3e11},
+    bandwidth={"triad": 2e10, "cache": 1e11, "new memory": 2e9, "memory, one row": 1e10},
+    overhead_s=2e-6,
+    functions=2e9,
+    activations=8e9,
+    caches={"L3": 8 * 2**20},
+)
+X = torch.rand(256, 256)
+
+
+def counted(fn, **options):
+    return explain(fn, ceilings=options.pop("ceilings", MADE), measured=False, **options)
+
+
+# --------------------------------------------------------------------------------- blind spots
+
+
+@pytest.mark.parametrize(
+    "fn, flops",
+    [
+        (lambda: X @ X[0], 2 * 256**2),
+        (lambda: torch.addmv(X[0], X, X[0]), 2 * 256**2),
+        (lambda: X[0] @ X[0], 2 * 256),
+    ],
+    ids=["mv", "addmv", "dot"],
+)
+def test_products_with_a_vector_are_counted(fn, flops):
+    found = counted(fn)
+    assert found.flops == flops
+    assert not found.uncounted
+    assert found.regime != "not known"
+
+
+def test_a_product_with_a_vector_has_a_bandwidth_of_its_own():
+    matrix, row = torch.rand(4096, 1024), torch.rand(1024)
+    size = matrix.nbytes + row.nbytes + 4096 * 4
+    assert counted(lambda: matrix @ row).predicted_s == pytest.approx(size / 1e10, rel=0.2)
+
+
+def test_a_sparse_tensor_is_no_error():
+    sparse = torch.eye(256).to_sparse()
+    assert set(counted(lambda: sparse @ X).uncounted) == {"mm"}
+
+
+def test_products_in_float64_have_a_ceiling_of_their_own():
+    wide = X.double()
+    single, double = counted(lambda: X @ X), counted(lambda: wide @ wide)
+    assert double.predicted_s == pytest.approx(5 * single.predicted_s)
+    assert "lower precision" in double.help
+    assert "no ceiling" not in str(double)
+    unknown = Ceilings({"float32": 1e11}, {"triad": 2e10}, 2e-6)
+    found = counted(lambda: wide @ wide, ceilings=unknown)
+    assert "no ceiling for products in float64: that of float32 is used" in str(found)
+
+
+def test_where_most_is_not_counted_the_limit_is_not_known():
+    found = counted(lambda: X.sort())
+    assert found.regime == "not known"
+    assert found.shares == {}
+    assert "limit: not known (100% of the time is not counted)" in str(found)
+    assert "memory 1" not in str(found)
+
+
+def test_what_is_not_counted_is_in_the_prediction_as_measured():
+    clock = FakeClock()
+    found = with_tools(
+        clock.instruments(clock=_ticks()), explain, lambda: X.sort(), ceilings=MADE, measured=False
+    )
+    (sort,) = [op for op, _ in found.operations if op.name == "sort"]
+    assert sort.seconds == 1.0
+    assert found.predicted_s == pytest.approx(1.0)
+
+
+def _ticks():
+    """A clock on which a second passes between two looks."""
+    now = [0.0]
+
+    def look():
+        now[0] += 1.0
+        return now[0]
+
+    return look
+
+
+@pytest.mark.parametrize("rate", [1e-3, 3e-3])
+def test_the_parts_add_up_to_the_whole(rate):
+    clock = FakeClock()
+    sleep = clock.work(rate)
+    found = with_tools(
+        clock.instruments(), explain, lambda: (sleep(), X.sort(), X @ X), ceilings=MADE
+    )
+    assert sum(part.share for part in found.parts) + found.outside == pytest.approx(1)
+
+
+# ----------------------------------------------------------------------------------- the state
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 1)
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def copy_of(values):
+    if isinstance(values, torch.Tensor):
+        return values.clone()
+    if isinstance(values, dict):
+        return {key: copy_of(value) for key, value in values.items()}
+    return [copy_of(v) for v in values] if isinstance(values, (list, tuple)) else values
+
+
+@pytest.mark.parametrize("before", [0, 2], ids=["first step", "later step"])
+@pytest.mark.parametrize(
+    "kind, options",
+    [
+        (torch.optim.Adam, {}),
+        (torch.optim.Adam, {"foreach": False}),
+        (torch.optim.AdamW, {"fused": True}),
+        (torch.optim.SGD, {"momentum": 0.9, "lr": 0.1}),
+    ],
+)
+def test_a_training_step_leaves_no_trace(kind, options, before):
+    torch.manual_seed(0)
+    model, x = Model(), torch.rand(4, 8)
+    optimizer = kind(model.parameters(), **options)
+
+    def step():
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+
+    for _ in range(before):
+        step()
+    optimizer.zero_grad()
+    expected = copy_of([model.state_dict(), optimizer.state_dict()])
+    random = torch.get_rng_state()
+    found = explain(step, ceilings=MADE, measured=False)
+    torch.testing.assert_close(
+        [model.state_dict(), optimizer.state_dict()], expected, rtol=0, atol=0
+    )
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(p.grad is None for p in model.parameters())
+    assert f"called {found.runs} times; put back: " in str(found)
+    assert f"the state of {kind.__name__}" in str(found)
+    step()  # and it can go on
+
+
+def test_the_state_is_put_back_where_the_function_raises():
+    x = torch.zeros(3)
+
+    def fn():
+        x.add_(1)
+        raise KeyError("in the step")
+
+    with pytest.raises(KeyError):
+        counted(fn)
+    assert x.tolist() == [0, 0, 0]
+
+
+def test_a_view_is_put_back_in_its_whole():
+    x = torch.zeros(4)
+    counted(lambda: x[1:3].add_(1))
+    assert x.tolist() == [0] * 4
+
+
+def test_accumulated_gradients_are_put_back():
+    layer, x = nn.Linear(2, 1), torch.ones(1, 2)
+    layer(x).sum().backward()
+    before = layer.weight.grad.clone()
+    counted(lambda: layer(x).sum().backward())
+    assert torch.equal(layer.weight.grad, before)
+
+
+def test_a_schedule_is_reported():
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+
+    def step():
+        weight.sum().backward()
+        optimizer.step()
+        schedule.step()
+
+    found = counted(step)
+    assert optimizer.param_groups[0]["lr"] == 0.1
+    assert "changed for good: the schedule" in str(found)
+
+
+def test_the_number_of_runs_is_told():
+    calls = []
+    found = counted(lambda: (calls.append(1), X @ X))
+    assert found.runs == len(calls) == 2
+
+
+# ------------------------------------------------------------------------------- data sheets
+
+
+def test_an_accelerator_that_is_not_here():
+    half = torch.rand(1024, 1024).bfloat16()
+    found = explain(lambda: half @ half, ceilings=datasheet("H100 SXM"))
+    # by hand: 2 * 1024 ** 3 FLOPs at 989 TFLOP/s, or three matrices of 2 MiB at 3.35 TB/s
+    assert found.predicted_s == pytest.approx(max(2 * 1024**3 / 989e12, 3 * 2 * 1024**2 / 3.35e12))
+    assert math.isnan(found.measured_s)
+    text = str(found)
+    assert (
+        "predicted on an NVIDIA H100 SXM by its data sheet: 2.17 µs, overhead not included" in text
+    )
+    assert ACCELERATORS["NVIDIA H100 SXM"].source in text
+    assert "measured" not in text
+
+
+def test_what_is_not_counted_is_not_predicted_for_another_machine():
+    found = explain(lambda: (X.sort(), X @ X), ceilings=datasheet("H100 SXM"))
+    assert found.predicted_s < 1e-5
+    assert "by its data sheet: at least" in str(found)
+
+
+@pytest.mark.parametrize("name", ACCELERATORS)
+def test_every_data_sheet_has_a_source(name):
+    made = datasheet(name)
+    assert made.source.startswith("https://")
+    assert made.read
+    assert made == datasheet(name.partition(" ")[2])
+    assert name in str(made)
+    half = torch.ones(64, 64, dtype=torch.bfloat16 if "bfloat16" in made.flops else torch.float16)
+    assert explain(lambda: (half @ half).relu() + 1.0, ceilings=made).predicted_s > 0
+
+
+def test_an_unknown_accelerator():
+    with pytest.raises(ValueError, match=r"no data sheet of 'H100'.*Did you mean 'H100 SXM'"):
+        datasheet("H100")
+
+
+def test_a_product_without_a_rate():
+    with pytest.raises(ValueError, match="product in float32 cannot be predicted for Google TPU7x"):
+        explain(lambda: X @ X, ceilings=datasheet("TPU7x"))
+
+
+# ----------------------------------------------------------------------------- outside of torch
+
+
+def waiting(seconds, fn=lambda: X @ X):
+    clock = FakeClock()
+    sleep = clock.work(seconds)
+    return with_tools(clock.instruments(), explain, lambda: (sleep(), fn()), ceilings=MADE)
+
+
+def test_a_step_that_waits_for_its_data():
+    found = waiting(0.1, lambda: (X @ X).sum().item())
+    assert found.regime == "outside of torch"
+    assert "DataLoader with num_workers" in found.help
+    assert "transform" in found.help
+    assert ".item() less often (1 in a call" in found.help
+    assert found.levers()[0].gain > 100
+
+
+def test_the_functions_that_take_the_time_are_named():
+    def load_slowly(sampler):
+        while not sampler.seen:
+            time.sleep(1e-4)
+
+    with stacks.StackSampler() as sampler:
+        load_slowly(sampler)
+    (name,) = {name.split(" ")[0] for name in sampler.seen}
+    assert name == "load_slowly"
+    assert sum(sampler.shares().values()) == pytest.approx(1)
+
+
+def test_time_inside_an_operation_is_not_outside():
+    frames = []
+
+    def clock():
+        frames.append(stacks.name_of(sys._getframe(1)))
+        return 0.0
+
+    with OperationCounter(clock, lambda: None):
+        X.relu()
+    assert frames and set(frames) == {None}
+
+
+def test_a_data_loader_is_named():
+    class Slow(torch.utils.data.Dataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, i):
+            seen.append(stacks.name_of(sys._getframe()))
+            return i
+
+    seen = []
+    list(torch.utils.data.DataLoader(Slow()))
+    assert seen[0].startswith("__getitem__ (test_explaining.py:")
+
+
+# ----------------------------------------------------------------------------------- levers
+
+
+def test_levers_follow_amdahl():
+    chain = torch.rand(2**20)
+
+    def fn():
+        return chain.relu().add_(1).mul_(2).neg_()
+
+    found = counted(fn)
+    shares = {part.operation.name: part.share for part in found.parts}
+    assert sum(shares.values()) == pytest.approx(1)
+    best = found.levers()[0]
+    assert "fusion" in best.what
+    assert best.gain == pytest.approx(4)  # four passes become one
+    gains = [lever.gain for lever in found.levers()]
+    assert gains == sorted(gains, reverse=True)
+
+
+def test_a_compiled_function_is_measured_compiled():
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(lambda: X.relu() + 1, backend=backend)
+    found = counted(compiled)
+    assert [op.name for op, _ in found.operations] == ["relu", "add"]
+    assert not graphs
+    compiled()
+    assert len(graphs) == 1
+
+
+def test_what_is_not_callable():
+    with pytest.raises(TypeError, match="needs a function, not a Tensor"):
+        explain(X)
+
+
+def test_gelu_and_exp_have_rates_of_their_own():
+    x = torch.rand(2**16)
+    fast = replace(MADE, bandwidth={"triad": 1e12})
+    gelu = counted(lambda: functional.gelu(x), ceilings=fast).predicted_s
+    exp = counted(lambda: torch.exp(x), ceilings=fast).predicted_s
+    assert gelu == pytest.approx(len(x) * (1 / 8e9 + 1 / 1e11))  # and one FLOP each
+    assert exp == pytest.approx(len(x) * (1 / 2e9 + 1 / 1e11))

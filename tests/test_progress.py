@@ -1,0 +1,47 @@
+"""When a progress bar is shown."""
+
+import pytest
+import tqdm.auto
+
+from d2lperf.progress import bar_wanted, progress_bar
+
+
+@pytest.fixture
+def bars(monkeypatch):
+    """The bars that are made."""
+    made = []
+
+    class Bar:
+        def __init__(self, total, **layout):
+            self.total, self.n, self.closed = total, 0.0, False
+            made.append(self)
+
+        def update(self, more):
+            self.n += more
+
+        def close(self):
+            self.closed = True
+
+    monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
+    return made
+
+
+@pytest.mark.parametrize("value", ["", "0"])
+def test_a_bar_comes_after_a_second_or_when_asked_for(monkeypatch, bars, value):
+    monkeypatch.setenv("TQDM_DISABLE", value)
+    for asked in (None, True, False):
+        with progress_bar(3.0, asked) as show:
+            show(0.5)
+            early = len(bars)
+            show(2.0)
+            show(9.0)
+        assert (early, len(bars)) == {None: (0, 1), True: (2, 2), False: (2, 2)}[asked]
+    assert all(bar.n == bar.total == 3.0 and bar.closed for bar in bars)
+
+
+def test_the_environment_has_the_last_word(monkeypatch, bars):
+    monkeypatch.setenv("TQDM_DISABLE", "1")
+    assert not bar_wanted(True)
+    with progress_bar(3.0, True) as show:
+        show(2.0)
+    assert not bars

@@ -1,0 +1,179 @@
+"""The figures that others published: each with its source, and each printed as it stands there."""
+
+import copy
+import json
+import math
+import re
+from datetime import date
+from pathlib import Path
+
+import nbformat
+import pytest
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+SOURCES = sorted((NOTEBOOKS / "published").glob("*.json"))
+
+SOURCE_KEYS = {"title", "authors", "address", "machine", "licence", "licence_address"}
+FIGURE_KEYS = {"name", "what", "value", "unit", "card", "date", "address", "notebooks"}
+UNITS = {
+    *("s", "ms", "µs", "MB", "GB", "GiB", "GB/s", "TB/s", "Gbit/s", "TFLOP/s"),
+    *("samples/s", "tokens/s", "billion parameters", "%"),
+}
+NOT_NAMED = "not named"  # the card of a source that does not name it
+
+
+def load(path: Path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def course() -> dict[str, Path]:
+    """The notebooks of the course by number, such as 08b."""
+    return {path.name.split("-")[0]: path for path in NOTEBOOKS.glob("[0-9]*.ipynb")}
+
+
+def is_day_or_month(text: str) -> bool:
+    day = f"{text}-01" if re.fullmatch(r"\d{4}-\d{2}", text) else text
+    try:
+        date.fromisoformat(day)
+    except ValueError:
+        return False
+    return True
+
+
+def problems(published: dict):
+    """What is missing or wrong in a file of published figures."""
+    source, figures = published["source"], published["figures"]
+    if set(source) != SOURCE_KEYS or not all(source.values()):
+        yield f"the source must have {sorted(SOURCE_KEYS)}"
+    if not source.get("licence_address", "").startswith("https://"):
+        yield "the licence has no address"
+    names = [figure.get("name") for figure in figures]
+    if len(set(names)) < len(names):
+        yield "two figures have one name"
+    for figure in figures:
+        yield from (f"{figure.get('name')}: {problem}" for problem in problems_of(figure))
+
+
+def problems_of(figure: dict):
+    """What is missing or wrong in one figure."""
+    if set(figure) != FIGURE_KEYS:
+        yield f"it must have {sorted(FIGURE_KEYS)}"
+        return
+    if not all(figure[key] for key in FIGURE_KEYS - {"notebooks"}):
+        yield "something is empty"
+    value = figure["value"]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        yield f"{value!r} is not a positive number"
+    if figure["unit"] not in UNITS:
+        yield f"the unit {figure['unit']!r} is unknown"
+    if not is_day_or_month(figure["date"]):
+        yield f"{figure['date']!r} is not a date"
+    if not figure["address"].startswith("https://"):
+        yield "it has no address"
+    if unknown := set(figure["notebooks"]) - set(course()):
+        yield f"there is no notebook {', '.join(sorted(unknown))}"
+    if figure["card"] == NOT_NAMED and set(figure["notebooks"]) - {"00"}:
+        yield "without the name of the card no model can be held against it"
+
+
+def forms(value: float) -> set[str]:
+    """How a number may be written."""
+    return {str(value), f"{value:,}", f"{value:.2f}", f"{value:.4f}"}
+
+
+def is_written(value: float, text: str) -> bool:
+    ends = r"(?<![\d.,])(?:{})(?![\d]|[.,]\d)"
+    return bool(re.search(ends.format("|".join(map(re.escape, forms(value)))), text))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_every_figure_has_its_source(path):
+    assert list(problems(load(path))) == []
+
+
+def test_there_are_sources():
+    assert len(SOURCES) >= 4
+
+
+@pytest.mark.parametrize("number", sorted(course()))
+def test_a_notebook_prints_the_figures_that_name_it(number):
+    """From the day on which a notebook has its section "On a GPU"."""
+    cells = nbformat.read(course()[number], 4).cells
+    text = "\n".join(cell.source for cell in cells)
+    if not re.search(r"^#+ (?:\d+\. )?On a GPU", text, re.M):
+        return
+    used = [
+        (figure, load(path)["source"]["address"])
+        for path in SOURCES
+        for figure in load(path)["figures"]
+        if number in figure["notebooks"]
+    ]
+    assert used, f"notebook {number} has a section on GPUs, but no figure names it"
+    missing = [figure["name"] for figure, _ in used if not is_written(figure["value"], text)]
+    assert missing == [], f"these figures do not stand in notebook {number}"
+    assert any(address in text for _, address in used), "no source is linked"
+
+
+GOOD = {
+    "source": dict.fromkeys(SOURCE_KEYS, "https://a.b/c"),
+    "figures": [
+        {
+            "name": "product",
+            "what": "a product",
+            "value": 8.99,
+            "unit": "ms",
+            "card": "NVIDIA T4",
+            "date": "2026-07-21",
+            "address": "https://a.b/c",
+            "notebooks": ["01"],
+        }
+    ],
+}
+
+
+def test_a_good_file_has_no_problems():
+    assert list(problems(GOOD)) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(("address", ""), ("address", "a talk"), ("card", ""), ("date", ""), ("date", "2026-13")),
+        *(("date", "last summer"), ("unit", ""), ("unit", "furlongs"), ("what", "")),
+        *(("value", 0), ("value", "8.99"), ("value", math.nan), ("value", True)),
+        *(("notebooks", ["77"]), ("card", NOT_NAMED), ("name", "")),
+    ],
+)
+def test_a_bad_figure_is_noticed(key, value):
+    bad = copy.deepcopy(GOOD)
+    bad["figures"][0][key] = value
+    assert list(problems(bad))
+
+
+@pytest.mark.parametrize("key", sorted(SOURCE_KEYS))
+def test_a_source_without_one_of_its_parts_is_noticed(key):
+    bad = copy.deepcopy(GOOD)
+    del bad["source"][key]
+    assert list(problems(bad))
+
+
+def test_a_name_that_stands_twice_is_noticed():
+    bad = copy.deepcopy(GOOD)
+    bad["figures"] *= 2
+    assert list(problems(bad)) == ["two figures have one name"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "written"),
+    [
+        (8.99, "it took 8.99 ms", True),
+        (0.8, "0.80 TB/s", True),
+        (267436, "267,436 tokens", True),
+        (4318, "peak 4318 MB.", True),
+        (8.99, "18.99 ms", False),
+        (8.9, "8.99 ms", False),
+        (26, "26,800", False),
+    ],
+)
+def test_a_number_is_found_as_a_whole(value, text, written):
+    assert is_written(value, text) is written
