@@ -3,6 +3,8 @@
 #   make test                         everything, the notebooks run strictly
 #   make frameworks [FRAMEWORK=jax]   kernels for the notebooks in frameworks/ (all of them)
 #   make notebooks [NN="00 01"]       execute them again and store their outputs
+#   make book                         the web page, into build/book/html
+#   make book-test                    the web page in a browser (Debian: apt-get install chromium)
 #   make lint                         check the style
 #   make matrix [PYTHONS="3.10 3.13"]  make test with several, each in an environment of its own
 # PYTHON=python3.12 chooses another interpreter (make clean first). LAB_ARGS and PYTEST_ARGS are
@@ -27,10 +29,15 @@ READY := $(VENV)/.ready
 # pip does not report its own newest version.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help lab test matrix frameworks notebooks lint lock clean
+# The page has an environment of its own, without torch: `make test` stays as it is.
+BOOK_VENV ?= .venv-book
+BOOK_RUN := $(abspath $(BOOK_VENV))/$(notdir $(BIN))/python
+BOOK_READY := $(BOOK_VENV)/.ready
+
+.PHONY: help lab test matrix frameworks notebooks book book-test lint lock clean
 
 help:
-	@sed -n '2,7s/^# *//p' Makefile
+	@sed -n '2,9s/^# *//p' Makefile
 
 lab: $(READY)
 	cd notebooks && "$(RUN)" -m jupyterlab $(LAB_ARGS) 00-start-here.ipynb
@@ -50,6 +57,20 @@ matrix:
 
 notebooks: $(READY)
 	"$(RUN)" notebooks/build.py $(NN)
+
+book: $(BOOK_READY)
+	"$(BOOK_RUN)" docs/book.py
+
+# Its conftest.py is enough: the other one asks for what the notebooks need.
+book-test: $(BOOK_READY)
+	D2LPERF_BROWSER=1 "$(BOOK_RUN)" -m pytest --confcutdir=tests/web tests/web $(PYTEST_ARGS)
+
+$(BOOK_READY): pyproject.toml
+	@"$(BOOK_RUN)" -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear "$(BOOK_VENV)" || { \
+	  echo "No virtual environment could be made (on Debian: apt install python3-venv)." >&2; exit 1; }
+	"$(BOOK_RUN)" docs/book.py --requirements > "$(BOOK_VENV)/requirements.txt"
+	"$(BOOK_RUN)" -m pip install --quiet -r "$(BOOK_VENV)/requirements.txt"
+	@touch "$@"
 
 lint: $(READY)
 	"$(RUN)" -m ruff check .
@@ -77,4 +98,4 @@ lock:
 	rm requirements.lock.new
 
 clean:
-	rm -rf "$(VENV)" build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf "$(VENV)" "$(BOOK_VENV)" build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks

@@ -77,7 +77,7 @@ _HOMES = {
 }
 # What is imported with a module: `compare(isolated=True)` gets its subjects from `processes`.
 _BESIDE = {"measuring": "processes.isolated"}
-_MODULES = {*_HOMES, "book", "counting", "exercises", "magics"}
+_MODULES = {*_HOMES, "book", "costs", "counting", "exercises", "magics"}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted({*_HOME, "plotting"})
 

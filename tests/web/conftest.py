@@ -1,0 +1,119 @@
+"""The web page as a reader meets it: built, served on this machine alone, opened in Chromium."""
+
+import functools
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HTML = ROOT / "build" / "book" / "html"
+
+
+def not_here(what):
+    """Skip, unless D2LPERF_BROWSER=1 says that the browser's tests must run."""
+    if os.environ.get("D2LPERF_BROWSER") == "1":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments):
+        pass
+
+
+@pytest.fixture(scope="session")
+def html():
+    """The folder of the page, built now: what has not changed is not read again."""
+    try:
+        import_module("myst_nb")
+    except ModuleNotFoundError:
+        not_here("Sphinx is in the extra 'book'; `make book-test` runs these tests")
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "book.py")],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    return HTML
+
+
+@pytest.fixture(scope="session")
+def address(html):
+    handler = functools.partial(Quiet, directory=str(html))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="session")
+def browser():
+    try:
+        from playwright.sync_api import sync_playwright
+    except ModuleNotFoundError:
+        not_here("Playwright is in the extra 'book'; `make book-test` runs these tests")
+    found = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")]
+    paths = [path for path in found if path]
+    if not paths:
+        not_here("there is no Chromium; on Debian: apt-get install chromium")
+    root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=paths[0], args=root)
+        yield chromium
+        chromium.close()
+
+
+class Visit:
+    """A tab that notes what a reader should never cause: errors, and requests to other hosts."""
+
+    def __init__(self, browser, address, **options):
+        self.address = address
+        self.page = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.problems = []
+        self.page.on("console", self._console)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("response", self._response)
+        self.page.route("**/*", self._route)
+
+    def _console(self, message):
+        if message.type in ("error", "warning"):
+            self.problems.append(message.text)
+
+    def _response(self, response):
+        if response.status >= 400:
+            self.problems.append(f"{response.status} {response.url}")
+
+    def _route(self, route):
+        if route.request.url.startswith((self.address, "data:", "blob:")):
+            return route.continue_()
+        self.problems.append(f"asks another host: {route.request.url}")
+        return route.abort()
+
+    def open(self, path):
+        self.page.goto(self.address + path, wait_until="load")
+        return self.page
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Makes a tab; what goes wrong in any of them fails the test."""
+    tabs = []
+
+    def make(**options):
+        tabs.append(Visit(browser, address, **options))
+        return tabs[-1]
+
+    yield make
+    for tab in tabs:
+        tab.page.close()
+    assert not [problem for tab in tabs for problem in tab.problems]

@@ -1,0 +1,134 @@
+"""The page in a browser: it loads from itself alone, folds, searches, and everyone can read it."""
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted(
+    path.relative_to(ROOT).with_suffix(".html").as_posix()
+    for path in (ROOT / "notebooks").rglob("[0-9]*.ipynb")
+    if ".ipynb_checkpoints" not in path.parts
+)
+PLAIN = ["index.html", "questions.html", "api/index.html", "api/names/d2lperf.compare.html"]
+PLAIN += [f"calculators/{name}.html" for name in ("which-limit", "what-fits", "communication")]
+NOTEBOOK = "notebooks/05-hardware.html"
+
+
+@pytest.fixture(scope="session")
+def axe():
+    """The script of axe-core: npm's build of it, from a Python package that carries it."""
+    package = pytest.importorskip("axe_playwright_python")
+    return (Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
+
+
+def every_page(html):
+    found = sorted(path.relative_to(html).as_posix() for path in html.rglob("*.html"))
+    return [name for name in found if not name.startswith("_static/")]
+
+
+def test_every_notebook_has_a_page(html):
+    assert set(NOTEBOOKS) <= set(every_page(html))
+
+
+def test_all_public_names_have_a_page(html):
+    import d2lperf
+
+    made = {path.stem.removeprefix("d2lperf.") for path in (html / "api" / "names").glob("*")}
+    assert made >= set(d2lperf.__all__)
+
+
+def test_links_of_all_pages_resolve(html):
+    bs4 = pytest.importorskip("bs4")
+    targets, wanted = {}, set()
+    for name in every_page(html):
+        tree = bs4.BeautifulSoup((html / name).read_text(encoding="utf-8"), "html.parser")
+        targets[name] = {tag["id"] for tag in tree.find_all(id=True)}
+        for tag in tree.find_all(["a", "img", "script", "link"]):
+            link = urlsplit(tag.get("href") or tag.get("src") or "")
+            if link.scheme or link.netloc or not (link.path or link.fragment):
+                continue
+            folder = (html / name).parent
+            path = (folder / unquote(link.path)).resolve() if link.path else html / name
+            wanted.add((name, path, link.fragment))
+    lost = []
+    for name, path, fragment in wanted:
+        there = path.is_file()
+        if there and fragment and path.suffix == ".html":
+            there = unquote(fragment) in targets[path.relative_to(html).as_posix()]
+        if not there:
+            lost.append(f"{name} -> {path.name}#{fragment}")
+    assert not lost
+
+
+def violations(page, axe, **options):
+    """What axe-core finds to be serious or critical: the rule, and the first elements."""
+    page.evaluate(axe)
+    # preload would fetch style sheets again, and with wrong addresses.
+    options = {"preload": False, "resultTypes": ["violations"], **options}
+    found = page.evaluate("async options => (await axe.run(options)).violations", options)
+    return [
+        (rule["id"], [node["html"] for node in rule["nodes"][:3]])
+        for rule in found
+        if rule["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *NOTEBOOKS])
+def test_a_page_has_no_serious_fault_for_anyone(visit, axe, name):
+    """Also: nothing fails, and nothing comes from another host."""
+    page = visit().open(name)
+    page.wait_for_load_state("networkidle")
+    found = violations(page, axe)
+    assert not found
+
+
+@pytest.mark.parametrize("name", ["index.html", NOTEBOOK, PLAIN[-1]])
+def test_it_is_readable_in_the_dark(visit, axe, name):
+    page = visit(color_scheme="dark").open(name)
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    found = violations(page, axe, runOnly=["color-contrast"])
+    assert not found
+
+
+@pytest.mark.parametrize("name", ["index.html", NOTEBOOK, PLAIN[-1]])
+def test_nothing_is_wider_than_a_small_screen(visit, name):
+    page = visit(viewport={"width": 1024, "height": 768}).open(name)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1024
+
+
+def test_answers_and_folded_cells_are_folded(visit):
+    page = visit().open(NOTEBOOK)
+    folded = page.locator("article details")
+    assert folded.count() > 10
+    assert page.locator("article details[open]").count() == 0
+    answer = page.locator("details", has=page.locator("summary", has_text="Answer")).first
+    code = answer.locator("pre").first
+    assert not code.is_visible()
+    answer.locator("summary").click()
+    assert code.is_visible()
+    assert page.get_by_label("Toggle hidden content").count() == 0, "their titles are their names"
+    assert page.locator("article summary", has_text="Imports").count() == 1
+
+
+def test_mathematics_and_figures_are_drawn(visit):
+    page = visit().open(NOTEBOOK)
+    page.wait_for_selector("mjx-container")
+    assert not page.locator("mjx-merror").count()
+    sizes = page.evaluate("[...document.querySelectorAll('article img')].map(i => i.naturalWidth)")
+    assert sizes
+    assert all(sizes)
+
+
+def test_search_finds_a_section(visit):
+    page = visit().open("search.html?q=roofline")
+    page.wait_for_selector("#search-results li a")
+    links = page.locator("#search-results li a")
+    assert any("05-hardware" in href for href in links.evaluate_all("a => a.map(x => x.href)"))
+
+
+def test_previous_and_next_follow_the_course(visit):
+    page = visit().open("notebooks/01-measuring-performance.html")
+    assert "02 Compilers" in page.locator("a.right-next").inner_text()
+    assert "00 Start here" in page.locator("a.left-prev").inner_text()

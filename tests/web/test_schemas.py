@@ -1,0 +1,34 @@
+"""What other services read: workflows, issue forms and the citation have the form they need."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FORMS = [p for p in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if p.stem != "config"]
+FILES = {
+    "github-workflows": list((ROOT / ".github" / "workflows").glob("*.yml")),
+    "github-issue-forms": FORMS,
+    "github-issue-config": [ROOT / ".github" / "ISSUE_TEMPLATE" / "config.yml"],
+    "citation-file-format": [ROOT / "CITATION.cff"],
+}
+
+
+@pytest.mark.parametrize("schema", FILES)
+def test_files_follow_their_schema(schema):
+    pytest.importorskip("check_jsonschema", reason="in the extra 'book': make book-test")
+    assert FILES[schema]
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
+    run = subprocess.run([*check, *map(str, FILES[schema])], capture_output=True, text=True)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_a_wrong_workflow_is_found(tmp_path):
+    pytest.importorskip("check_jsonschema", reason="in the extra 'book': make book-test")
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text("on: push\njobs: {page: {run-on: ubuntu-latest, steps: []}}\n")
+    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
+    run = subprocess.run([*check, "vendor.github-workflows", str(wrong)], capture_output=True)
+    assert run.returncode != 0
