@@ -20,6 +20,7 @@ DRAW = {
     "intervals": lambda a, b, **o: plotting.intervals({a: (1, 1, 1), b: (2, 1, 3)}, **o),
     "lines": lambda a, b, **o: plotting.lines([1, 2], {a: [1, 2], b: [2, 1]}, xlabel=a, **o),
     "scores": lambda a, b, **o: plotting.scores([(a, 1, 2, 1, 3), (b, 1, 2, None, None)], **o),
+    "waterfall": lambda a, b, **o: plotting.waterfall([a, b], [2, 1], ylabel=a, **o),
     "plot": lambda a, b, ax=None: plotting.plot([1, 2], legend=[a], xlabel=b, axes=ax),
 }
 
@@ -32,7 +33,7 @@ def draw(request):
 def shown(ax):
     """All texts of a drawn figure."""
     legend = ax.get_legend()
-    texts = [*ax.texts, *ax.get_yticklabels(), *(legend.get_texts() if legend else [])]
+    texts = [*ax.texts, *ax.get_yticklabels(), ax.yaxis.label, *(legend.get_texts() if legend else [])]
     return " ".join(t.get_text() for t in [*texts, ax.xaxis.label]).replace("\n", " ")
 
 
