@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -189,10 +190,12 @@ def check_epoch(
     return _check_work(fast_epoch, X, y, w)
 
 
-def _check_work(fast_epoch: Callable, X: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> Feedback:
+def _check_work(
+    fast_epoch: Callable, X: torch.Tensor, y: torch.Tensor, w: torch.Tensor
+) -> Feedback:
     """Feedback on the operations and bytes of two epochs, the second with smaller batches."""
     for batch in (16, 1):
-        steps, work = math.ceil(ROWS / batch), _work(lambda: fast_epoch(X, y, w, batch=batch))
+        steps, work = math.ceil(ROWS / batch), _work(partial(fast_epoch, X, y, w, batch=batch))
         if work.operations > MOST_OPERATIONS * steps:
             return failed(
                 f"{work.operations} operations for {steps} batches of {batch} rows; "

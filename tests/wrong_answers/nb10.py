@@ -3,12 +3,9 @@
 WRONG = {
     "amdahl": [
         # the factors multiplied, as if each were of the whole
-        "def amdahl(parts):\n"
-        "    import math\n"
-        "    return math.prod(factor for _, factor in parts)",
+        "def amdahl(parts):\n    import math\n    return math.prod(factor for _, factor in parts)",
         # the rest of the time is forgotten
-        "def amdahl(parts):\n"
-        "    return 1 / (sum(share / factor for share, factor in parts) or 1)",
+        "def amdahl(parts):\n    return 1 / (sum(share / factor for share, factor in parts) or 1)",
         # one change after the other, with the shares of the beginning
         "def amdahl(parts):\n"
         "    whole = 1.0\n"
@@ -49,9 +46,7 @@ WRONG = {
         # the ratios added
         "def cumulative(steps):\n    return tuple(sum(column) for column in zip(*steps))",
         # the ratio alone
-        "def cumulative(steps):\n"
-        "    import math\n"
-        "    return math.prod(step[0] for step in steps)",
+        "def cumulative(steps):\n    import math\n    return math.prod(step[0] for step in steps)",
     ],
     "fixed": [
         # rates instead of times
