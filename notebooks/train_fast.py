@@ -1,5 +1,6 @@
 """Train a small transformer on Python's own documentation, fast (python train_fast.py)."""
 
+import math
 import random
 import time
 from pydoc_data.topics import topics
@@ -35,8 +36,11 @@ class Block(nn.Module):
     def attend(self, x):
         parts = self.qkv(x).unflatten(-1, (3, HEADS, -1))
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
-        return self.project(mixed.transpose(1, 2).flatten(2))
+        # On a GPU, F.scaled_dot_product_attention replaces the next four lines.
+        scores = query @ key.transpose(2, 3) / math.sqrt(WIDTH // HEADS)
+        past = torch.ones(CONTEXT, CONTEXT, device=x.device).tril()
+        shares = scores.masked_fill(past == 0, -math.inf).softmax(-1)
+        return self.project((shares @ value).transpose(1, 2).flatten(2))
 
     def forward(self, x):
         x = x + self.attend(self.norm1(x))
@@ -65,7 +69,7 @@ def count_right(logits, targets):
 
 def train_step():
     inputs, targets = (part.to(device) for part in make_batch())
-    with torch.autocast(device.type, torch.bfloat16):
+    with torch.autocast(device.type, torch.bfloat16):  # slow where bfloat16 has no units
         logits = model(inputs)
         loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
     optimizer.zero_grad()

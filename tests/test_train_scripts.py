@@ -122,16 +122,16 @@ def test_no_diff_is_long(notebook):
 def test_the_diffs_lead_from_the_slow_to_the_fast_script(notebook, tools):
     texts = {"SLOW": SLOW.read_text(encoding="utf-8")}
     for name, base, diff in diffs_of(notebook):
-        base = "autocast" if base == "best_text" else base
+        if base == "best_text":  # whatever was best on the machine
+            base = "autocast" if name == "taken_back" else "taken_back"
         texts[name] = tools["change"](texts[base], diff)
         compile(texts[name], name, "exec")
     fast = FAST.read_text(encoding="utf-8")
-    assert meaning(texts["autocast"]) == meaning(fast)
+    assert meaning(texts["taken_back"]) == meaning(fast)
 
 
 def meaning(text):
     """A script without its docstring and without what is no longer used."""
     body = ast.parse(text).body[1:]
     unused = [n for n in body if getattr(n, "name", "") in ("gelu", "Head")]
-    rest = [n for n in body if n not in unused and ast.unparse(n) != "import math"]
-    return [ast.dump(n) for n in rest]
+    return [ast.dump(n) for n in body if n not in unused]

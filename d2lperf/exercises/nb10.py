@@ -43,8 +43,8 @@ def check_amdahl(amdahl: Callable[[Sequence[tuple[float, float]]], float]) -> Fe
         found = amdahl(parts)
         if not _near(found, 1 / left):
             return failed(
-                f"{call_text(amdahl, parts)}: {left:.4g} of the time is left, so the whole becomes "
-                f"{1 / left:.4g} times as fast; you return {show(found)}"
+                f"{call_text(amdahl, parts)} gave {show(found)}. Add up what is left of the time: "
+                "of each part, and of the rest"
             )
     return passed("A part without a share gains nothing, however fast it becomes.")
 
@@ -65,8 +65,8 @@ def check_worker(with_worker: Callable[[float, float, int, int], float]) -> Feed
         if not _near(found, right):
             free = "a core is free" if threads < cores else "no core is free"
             return failed(
-                f"{call_text(with_worker, *case)}: {free}, so the step takes at least "
-                f"{right:.4g} s; you return {show(found)}"
+                f"{call_text(with_worker, *case)} gave {show(found)}, but here {free}. "
+                "Is it the least time of a step? How long does the worker need by itself?"
             )
     return passed("A worker moves work to another core. Without a free one, little is saved.")
 
@@ -96,7 +96,7 @@ def check_cumulative(
         for name, one, wanted in zip(("ratio", "lower end", "upper end"), found, right):
             if not _near(one, wanted):
                 return failed(
-                    f"for the steps {steps} the {name} is {wanted:.4f}; you return {show(one)}"
+                    f"{call_text(cumulative, steps)} gave {show(found)}: the {name} is not right"
                 )
     return passed("Independent errors partly cancel: the interval is narrower than the product.")
 
@@ -119,10 +119,9 @@ def check_fixed_cost(
             return failed(f"return a pair (fixed seconds, seconds per token), not {show(found)}")
         for name, one, wanted in zip(("fixed time", "time per token"), found, (fixed_s, each_s)):
             if not _near(one, wanted):
-                times = ", ".join(f"{tokens / rate:.4g} s" for tokens, rate in pairs)
                 return failed(
-                    f"{call_text(fixed_cost, *pairs)}: the two steps take {times}; the {name} is "
-                    f"{wanted:.4g} s, you return {show(one)}"
+                    f"{call_text(fixed_cost, *pairs)} gave {show(found)}: with this {name}, "
+                    "the two measurements do not come out"
                 )
     return passed("The fixed time is what a larger batch spreads over more tokens.")
 
@@ -146,8 +145,8 @@ def check_bounds(bounds: Callable[[float, float, int], tuple[float, float]]) -> 
         for name, one, wanted in zip(("without overlap", "with full overlap"), found, right):
             if not _near(one, wanted):
                 return failed(
-                    f"{call_text(bounds, *case)}: the all-reduce takes {sent_s:.4g} s; {name} the "
-                    f"speed-up is {wanted:.4g}, you return {show(one)}"
+                    f"{call_text(bounds, *case)} gave {show(found)}: {name} it is another number. "
+                    "How long is the all-reduce, and how many rows are done meanwhile?"
                 )
     return passed("The published speed-ups of two and four GPUs lie between these bounds.")
 

@@ -60,6 +60,11 @@ WRONG = {
         "def fixed_cost(first, second):\n"
         "    each_s = 1 / max(first, second)[1]\n"
         "    return first[0] / first[1] - first[0] * each_s, each_s",
+        # the fixed time spread over the tokens
+        "def fixed_cost(first, second):\n"
+        "    (n, rate_n), (m, rate_m) = first, second\n"
+        "    each_s = (m / rate_m - n / rate_n) / (m - n)\n"
+        "    return (n / rate_n - n * each_s) / n, each_s",
     ],
     "bounds": [
         # each device has a part of the rows
@@ -133,6 +138,65 @@ WRONG = {
 }
 
 ALSO_RIGHT = {
+    "amdahl": [
+        "def amdahl(parts):\n    return 1 / (1 - sum(s * (1 - 1 / f) for s, f in parts))",
+        "def amdahl(parts):\n"
+        "    left = 1.0\n"
+        "    for share, factor in parts:\n"
+        "        left -= share\n"
+        "        left += share / factor\n"
+        "    return 1 / left",
+    ],
+    "worker": [
+        "def with_worker(batch_s, step_s, threads, cores):\n"
+        "    spread = 0 if cores > threads else (batch_s + threads * step_s) / cores\n"
+        "    return max(batch_s, step_s, spread)",
+        "def with_worker(batch_s, step_s, threads, cores):\n"
+        "    least = step_s\n"
+        "    if threads >= cores:\n"
+        "        least = step_s * threads / cores + batch_s / cores\n"
+        "    if least < batch_s:\n"
+        "        return batch_s\n"
+        "    return least",
+    ],
+    "cumulative": [
+        "def cumulative(steps):\n"
+        "    import numpy as np\n"
+        "    ratio, low, high = np.log(np.array(steps)).T\n"
+        "    middle = ratio.sum()\n"
+        "    below = np.sqrt(((ratio - low) ** 2).sum())\n"
+        "    above = np.sqrt(((high - ratio) ** 2).sum())\n"
+        "    return tuple(np.exp([middle, middle - below, middle + above]))",
+        "def cumulative(steps):\n"
+        "    import math\n"
+        "    ratio, below, above = 1.0, 0.0, 0.0\n"
+        "    for middle, low, high in steps:\n"
+        "        ratio *= middle\n"
+        "        below += math.log(middle / low) ** 2\n"
+        "        above += math.log(high / middle) ** 2\n"
+        "    return [ratio, ratio / math.exp(below**0.5), ratio * math.exp(above**0.5)]",
+    ],
+    "fixed": [
+        "def fixed_cost(first, second):\n"
+        "    import numpy as np\n"
+        "    tokens = np.array([[1, first[0]], [1, second[0]]])\n"
+        "    times = np.array([first[0] / first[1], second[0] / second[1]])\n"
+        "    return tuple(np.linalg.solve(tokens, times))",
+        "def fixed_cost(first, second):\n"
+        "    (n, a), (m, b) = first, second\n"
+        "    first_s, second_s = n / a, m / b\n"
+        "    fixed_s = (m * first_s - n * second_s) / (m - n)\n"
+        "    return [fixed_s, (first_s - fixed_s) / n]",
+    ],
+    "bounds": [
+        "def bounds(compute_s, reduce_s, devices):\n"
+        "    sent_s = reduce_s * (2 - 2 / devices)\n"
+        "    steps = compute_s + sent_s, max(compute_s, sent_s)\n"
+        "    return [devices * compute_s / step_s for step_s in steps]",
+        "def bounds(compute_s, reduce_s, devices):\n"
+        "    relative = 2 * reduce_s * (devices - 1) / (devices * compute_s)\n"
+        "    return devices / (1 + relative), min(devices, devices / relative)",
+    ],
     "epoch": [
         "def fast_epoch(X, y, w, lr=0.1, batch=16):\n"
         "    mean, std = X.mean(0), X.std(0)\n"
@@ -143,10 +207,13 @@ ALSO_RIGHT = {
         "        losses[i] = errors.square().mean()\n"
         "        w = w - lr * (rows * errors[:, None]).mean(0)\n"
         "    return w, losses",
-    ],
-    "worker": [
-        "def with_worker(batch_s, step_s, threads, cores):\n"
-        "    spread = 0 if cores > threads else (batch_s + threads * step_s) / cores\n"
-        "    return max(batch_s, step_s, spread)",
+        "def fast_epoch(X, y, w, lr=0.1, batch=16):\n"
+        "    scaled, losses = (X - X.mean(0)) / X.std(0), []\n"
+        "    for start in range(0, len(X), batch):\n"
+        "        part = slice(start, start + batch)\n"
+        "        errors = torch.mv(scaled[part], w).sub_(y[part])\n"
+        "        losses.append(errors.dot(errors) / len(errors))\n"
+        "        w = torch.addmv(w, scaled[part].T, errors, alpha=-lr / len(errors))\n"
+        "    return w, torch.stack(losses)",
     ],
 }
