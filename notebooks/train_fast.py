@@ -1,0 +1,98 @@
+"""Train a small transformer on Python's own documentation, fast (python train_fast.py)."""
+
+import math
+import random
+import time
+from pydoc_data.topics import topics
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+STEPS, BATCH, CONTEXT, WIDTH, HEADS, LAYERS = 300, 8, 64, 256, 8, 4
+documents = [text for text in topics.values() if len(text) > CONTEXT]
+characters = sorted(set("".join(documents)))
+encoded = [torch.tensor([characters.index(c) for c in document]) for document in documents]
+
+
+def make_batch():
+    """Windows of random documents, and the characters that follow."""
+    windows = []
+    for codes in draw.choices(encoded, k=BATCH):
+        start = draw.randrange(len(codes) - CONTEXT)
+        windows.append(codes[start : start + CONTEXT + 1])
+    windows = torch.stack(windows)
+    return windows[:, :-1], windows[:, 1:]
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.project = nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def attend(self, x):
+        parts = self.qkv(x).unflatten(-1, (3, HEADS, -1))
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        # On a GPU, F.scaled_dot_product_attention replaces the next four lines.
+        scores = query @ key.transpose(2, 3) / math.sqrt(WIDTH // HEADS)
+        past = torch.ones(CONTEXT, CONTEXT, device=x.device).tril()
+        shares = scores.masked_fill(past == 0, -math.inf).softmax(-1)
+        return self.project((shares @ value).transpose(1, 2).flatten(2))
+
+    def forward(self, x):
+        x = x + self.attend(self.norm1(x))
+        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Transformer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(len(characters), WIDTH)
+        self.places = nn.Parameter(0.02 * torch.randn(CONTEXT, WIDTH))
+        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.predict = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, len(characters)))
+
+    def forward(self, inputs):
+        x = self.embed(inputs) + self.places
+        for block in self.blocks:
+            x = block(x)
+            activations.append(x.detach().std())
+        return self.predict(x)
+
+
+def count_right(logits, targets):
+    right.append((logits.argmax(-1) == targets).float().mean())
+
+
+def train_step():
+    inputs, targets = (part.to(device) for part in make_batch())
+    with torch.autocast(device.type, torch.bfloat16):  # slow where bfloat16 has no units
+        logits = model(inputs)
+        loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    count_right(logits, targets)
+    losses.append(loss.detach())
+    return losses[-1]
+
+
+on_accelerator = torch.accelerator.is_available()
+device = torch.accelerator.current_accelerator() if on_accelerator else torch.device("cpu")
+draw = random.Random(0)
+torch.manual_seed(0)
+model = Transformer().to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+losses, activations, right = [], [], []
+
+if __name__ == "__main__":
+    start = time.perf_counter()
+    for step in range(1, STEPS + 1):
+        train_step()
+        if step % 20 == 0:
+            print(f"step {step}: loss {losses[-1]:.3f}, right {sum(right) / len(right):.3f}")
+    print(f"spread of activations {sum(activations) / len(activations):.3f}")
+    print(f"time of a step {1e3 * (time.perf_counter() - start) / STEPS:.1f} ms")
