@@ -13,7 +13,7 @@ HERE = Path(__file__).resolve().parent
 
 def example(readme: str) -> str:
     """The Python code of the only fence in README.md."""
-    (code,) = re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)
+    code, *_ = re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)
     return code
 
 

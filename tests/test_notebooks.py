@@ -972,7 +972,7 @@ def session(tmp_path_factory):
     nbformat.write(build.normalise(notebook), root / "notebooks" / "a.ipynb")
 
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    (options,) = re.findall(r"-m pytest (.*) \$\(PYTEST_ARGS\)", makefile)
+    (options,) = re.findall(r"^test: .*\n.*-m pytest (.*) \$\(PYTEST_ARGS\)", makefile, re.M)
     run = run_pytest(
         *(*options.split(), "-n", "1", "-q", "-rA", "--color=no"),
         cwd=root / "notebooks",  # from a folder below the settings, too
