@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from itertools import accumulate
 
 from d2lperf.device import synchronize
@@ -17,23 +16,22 @@ class Timer:
     the process has used, so that a lap holds the work and not only its launch.
     """
 
-    def __init__(self, *, clock=time.perf_counter, synchronize=synchronize):
-        """Start the first lap; tests give another `clock`, in seconds, and `synchronize`."""
-        self._clock, self._synchronize = clock, synchronize
+    def __init__(self):
+        """Start the first lap."""
         self.times: list[float] = []
         self.start()
 
     def start(self) -> None:
         """Start a lap."""
-        self._synchronize()
-        self._start = self._clock()
+        synchronize()
+        self._start = time.perf_counter()
 
     def stop(self) -> float:
         """End the lap, keep it and return its seconds."""
         try:
-            self._synchronize()
+            synchronize()
         finally:
-            self.times.append(self._clock() - self._start)
+            self.times.append(time.perf_counter() - self._start)
         return self.times[-1]
 
     def avg(self) -> float:
@@ -59,13 +57,13 @@ class Benchmark:
     about which of two snippets is faster: use `compare` for that.
     """
 
-    def __init__(self, description: str = "Done", **instruments: Callable):
-        """Print `description` before the time; `instruments` are those of `Timer`, for tests."""
-        self.description, self._instruments = description, instruments
+    def __init__(self, description: str = "Done"):
+        """Print `description` before the time."""
+        self.description = description
         self.elapsed_s: float | None = None
 
     def __enter__(self) -> Benchmark:
-        self._timer = Timer(**self._instruments)
+        self._timer = Timer()
         return self
 
     def __exit__(self, kind, error, traceback) -> None:

@@ -32,6 +32,7 @@ LOCK = [
     if not line.startswith("#")
 ]
 EXTRAS = set(PROJECT["optional-dependencies"]) - {"book"}  # the page has its own environment
+TARGETS = set(re.findall(r"(?:`|^    )make ([a-z]+)", README, re.M))
 needs_make = pytest.mark.skipif(
     os.name != "posix" or not shutil.which("make"), reason="needs make and a POSIX shell"
 )
@@ -53,7 +54,9 @@ def test_example_of_the_readme_runs(capsys):
     printed = capsys.readouterr().out
     assert re.search(r"^a thousand products: \d+\.\d{4} sec$", printed, re.M)
     assert "time relative to x * x * x" in printed
-    assert re.search(r"^claim (borne out|contradicted|open here): x \*\* 3 is faster", printed, re.M)
+    assert re.search(
+        r"^claim (borne out|contradicted|open here): x \*\* 3 is faster", printed, re.M
+    )
 
 
 def test_the_page_of_names_is_the_packages_own():
@@ -73,7 +76,7 @@ def test_readme_lists_every_notebook():
 
 
 @needs_make
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"(?:`|^    )make ([a-z]+)", README, re.M)) - {"test"}))
+@pytest.mark.parametrize("target", sorted(TARGETS - {"test"}))
 def test_targets_of_the_readme_exist(target, tmp_path):
     run = make("-n", target, f"VENV={tmp_path}", f"PYTHON={sys.executable}")
     assert run.returncode == 0, run.stderr

@@ -87,7 +87,8 @@ def test_a_script_runs_from_the_shell_and_learns(path, tmp_path):
     first, last, spread, time = done.stdout.splitlines()
     said = [re.fullmatch(r"step (\d+): loss (\d\.\d+), right (0\.\d+)", s) for s in (first, last)]
     assert [line[1] for line in said] == ["20", "40"]
-    assert float(said[1][2]) < float(said[0][2]) < 4.5, "guessing has a loss of more than 4.6"
+    # The text is Python's own, another one with each version: no order of two batches of two rows.
+    assert max(float(line[2]) for line in said) < 4.0, "guessing has a loss of more than 4.6"
     assert float(said[1][3]) > 0.1, "guessing gets a hundredth right"
     assert re.fullmatch(r"spread of activations \d\.\d+", spread)
     assert re.fullmatch(r"time of a step [\d.]+ ms", time)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 
 from d2lperf._version import __version__
+from d2lperf.files import write_whole
 
 
 def encoded(value: Any) -> Any:
@@ -42,26 +40,6 @@ def decoded(value: Any) -> Any:
     if "tuple" in value:
         return tuple(decoded(part) for part in value["tuple"])
     return getattr(torch, value["dtype"])
-
-
-def write_whole(path: str | Path, text: str) -> None:
-    """Write a file so that nobody ever finds half of it: aside first, then in its place."""
-    path = Path(path)
-    handle, aside = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        if path.exists():
-            os.chmod(aside, path.stat().st_mode)
-        else:
-            mask = os.umask(0)
-            os.umask(mask)
-            os.chmod(aside, 0o666 & ~mask)
-        os.replace(aside, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(aside)
-        raise
 
 
 class Saved:

@@ -47,7 +47,7 @@ class Decision(NamedTuple):
     """A verdict and, where it is 'no difference', the fraction that a difference cannot exceed."""
 
     verdict: Verdict
-    within: float = math.nan
+    within: float | None = None
 
 
 def widest(margin: float) -> float:
@@ -79,7 +79,7 @@ class Ratio(Timed):
             function that varies by itself the interval reaches from its quiet to its slow level.
         verdict: 'faster', 'slower', 'no difference', 'not decided' or 'baseline'.
         within: of 'no difference' the fraction that a difference does not exceed, such as 0.03;
-            otherwise nan.
+            otherwise None.
         reason: why it is not decided, which function varies, or what else could make so small a
             difference; or "".
         rounds, discarded: rounds that the ratio rests on, and those left out as disturbed.
@@ -95,7 +95,7 @@ class Ratio(Timed):
     low: float
     high: float
     verdict: Verdict
-    within: float = math.nan
+    within: float | None = None
     reason: str = ""
     rounds: int = 0
     discarded: int = 0

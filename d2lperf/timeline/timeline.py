@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from d2lperf.files import write_whole
 from d2lperf.formats import format_seconds
 from d2lperf.timeline.intervals import length
 from d2lperf.timeline.lanes import HOST, NOTHING, Arranged, Entry, Interval, arrange
@@ -323,7 +324,7 @@ class Timeline:
         ours["device_of"] = {lane: found.device_of[lane] for lane in found.times}
         # Perfetto shows escapes as they are, so only half of a surrogate pair becomes one.
         text = json.dumps({"traceEvents": events, "otherData": ours}, ensure_ascii=False)
-        Path(path).write_text(text, encoding="utf-8", errors="backslashreplace")
+        write_whole(path, text, errors="backslashreplace")
 
     @classmethod
     def load(cls, path: str | Path) -> Timeline:

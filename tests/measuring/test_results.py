@@ -338,6 +338,21 @@ def test_a_sweep_survives_its_file(path):
     assert back[1000].machine == describe_machine()
 
 
+def test_a_file_of_the_last_version_is_read(three, path):
+    """It knew no builds, no neighbours, no verdicts in the file, and a margin of 1 %."""
+    three.save(path)
+    values = json.loads(path.read_text())
+    for key in ("verdicts", "others_cores"):
+        del values[key]
+    for key in ("builds", "uses_up_input"):
+        del values["rounds"][key]
+    values["margin"] = 0.01
+    path.write_text(json.dumps(values))
+    back = Comparison.load(path)
+    assert back == dataclasses.replace(three, margin=0.01)
+    assert [found.verdict for found in back.values()] == ["baseline", "faster", "slower"]
+
+
 def test_a_file_of_another_version_is_read(three, path):
     dataclasses.replace(three, machine=describe_machine()).save(path)
     values = json.loads(path.read_text())
