@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch.nn import functional
 
+from d2lperf import _compat
 from d2lperf.counting import NEW_BYTES
 from d2lperf.device import try_gpu
 from d2lperf.formats import Shown, Table, format_value
@@ -281,8 +282,7 @@ def _add_products(device: torch.device, add: Callable, notes: list[str]) -> None
         while size <= 8192 and 8 * call_s < SLOWEST_S:
             try:
                 a = torch.randint(-9, 9, (size, size), device=device).to(getattr(torch, name))
-                # torch.mm overflows in int8. The product that sums in int32 has no public name.
-                product = torch._int_mm if name == "int8" else torch.mm
+                product = _compat.int8_product() if name == "int8" else torch.mm
                 call_s = add(name, 2.0 * size**3, lambda a=a, product=product: product(a, a))
             except (RuntimeError, AttributeError, TypeError) as error:
                 notes.append(f"no products of {name}: {str(error).splitlines()[0]}")
