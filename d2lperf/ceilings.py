@@ -192,7 +192,8 @@ class Pieces:
     """Work that is measured: name, amount and function, each with the plan of its turns."""
 
     def __init__(self, given: Instruments):
-        self._given, self._planned = given, []
+        self._given = given
+        self._planned: list[Any] = []
         self.samples: dict[str, list[float]] = {}
 
     def add(self, name: str, work: float, call: Callable[[], Any]) -> float:
@@ -221,7 +222,8 @@ def _measured_on(device: torch.device, given: Instruments) -> Ceilings:
     """Measure the ceilings of a device."""
     from tqdm.auto import tqdm
 
-    began, notes, pieces = given.clock(), [], Pieces(given)
+    began, pieces = given.clock(), Pieces(given)
+    notes: list[str] = []
     caches = _caches_of(device)
     layout = "measuring ceilings {bar}| {n:.0f} of at most {total:.0f} s"
     with (

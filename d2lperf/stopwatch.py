@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from itertools import accumulate
+from typing import Any
 
 from d2lperf.device import synchronize
 from d2lperf.formats import print_line
@@ -68,7 +69,7 @@ class Benchmark:
         self._timer = Timer(**self._instruments)
         return self
 
-    def __exit__(self, kind, error, traceback) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         try:
             self._timer.stop()
         except Exception:

@@ -42,16 +42,6 @@ def make(*arguments, **options):
 # ------------------------------------------------------------------------------- README
 
 
-def test_example_of_the_readme_runs(capsys):
-    (example,) = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
-    assert len(example.splitlines()) <= 12
-    exec(example, {})
-    printed = capsys.readouterr().out
-    assert re.search(r"^a thousand products: \d+\.\d{4} sec$", printed, re.M)
-    assert "time relative to x * x * x" in printed
-    assert re.search(r"^claim (borne out|not decided here): x \*\* 3 is faster", printed, re.M)
-
-
 def test_the_page_of_names_is_the_packages_own():
     (page,) = re.findall(r"^```text\n(.*?)\n```", README, re.M | re.S)
     assert page in inspect.getdoc(d2lperf)

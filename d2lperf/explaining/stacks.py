@@ -28,7 +28,8 @@ class StackSampler:
     """
 
     def __init__(self, every_s: float = EVERY_S):
-        self.every_s, self.seen = every_s, Counter()
+        self.every_s = every_s
+        self.seen: Counter[str] = Counter()
         self._ended = threading.Event()
 
     def __enter__(self) -> StackSampler:

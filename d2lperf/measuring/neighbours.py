@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import psutil
@@ -94,7 +94,7 @@ class Share(NamedTuple):
 class Neighbours:
     """Looks in windows at what other processes do, and at how many threads of ours are at work."""
 
-    def __init__(self, instruments) -> None:
+    def __init__(self, instruments: Any) -> None:
         self._clock, self._others = instruments.clock, instruments.others_clock
         self._cpu, self._thread = instruments.cpu_clock, instruments.thread_clock
         self.cores = instruments.system_cores()
