@@ -28,6 +28,7 @@ LOCK = [
     for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
     if not line.startswith("#")
 ]
+TYPED = r"(?:^    |`)make ([a-z]+)"  # a person types it in a shell
 needs_make = pytest.mark.skipif(
     os.name != "posix" or not shutil.which("make"), reason="needs make and a POSIX shell"
 )
@@ -59,7 +60,7 @@ def test_readme_lists_every_notebook():
 
 
 @needs_make
-@pytest.mark.parametrize("target", sorted(set(re.findall(r"\bmake ([a-z]+)", README)) - {"test"}))
+@pytest.mark.parametrize("target", sorted({*re.findall(TYPED, README, re.M)} - {"test"}))
 def test_targets_of_the_readme_exist(target, tmp_path):
     run = make("-n", target, f"VENV={tmp_path}", f"PYTHON={sys.executable}")
     assert run.returncode == 0, run.stderr

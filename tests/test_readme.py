@@ -35,9 +35,7 @@ def test_the_first_example_compares_two_expressions(names, capsys):
 
 def test_the_second_example_compares_builds(names, capsys):
     exec(FENCED[1], names)
-    printed = capsys.readouterr().out
-    assert "time relative to small" in printed
-    assert re.search(r"rounds? of \d+ builds", printed)
+    assert "time relative to small" in capsys.readouterr().out
 
 
 def test_the_third_example_is_a_test_of_the_readers(names):
