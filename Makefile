@@ -5,7 +5,7 @@
 #   make notebooks [NN="00 01"]       execute them again and store their outputs
 #   make book                         the web page, into build/book/html
 #   make book-test                    the web page in a browser (Debian: apt-get install chromium)
-#   make lint                         check the style
+#   make lint                         check style and types, and the notebooks' prose
 #   make matrix [PYTHONS="3.10 3.13"]  make test with several, each in an environment of its own
 # PYTHON=python3.12 chooses another interpreter (make clean first). LAB_ARGS and PYTEST_ARGS are
 # passed on: make lab LAB_ARGS=--no-browser, make test PYTEST_ARGS="tests -k stats". make test
@@ -75,6 +75,8 @@ $(BOOK_READY): pyproject.toml
 lint: $(READY)
 	"$(RUN)" -m ruff check .
 	"$(RUN)" -m ruff format --check --exclude "*.ipynb" .
+	"$(RUN)" -m mypy
+	"$(RUN)" -m notebooks.style
 
 # The book's library comes without its pins of 2023, which Python 3.12 and later cannot install.
 $(READY): requirements.lock pyproject.toml

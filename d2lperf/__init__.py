@@ -51,6 +51,8 @@ the place of the book's own library in its chapter on computational performance.
 """
 
 from importlib import import_module as _import_module
+from typing import TYPE_CHECKING
+from typing import Any as _Any
 
 from d2lperf import _messages
 from d2lperf._version import __version__ as __version__
@@ -75,6 +77,47 @@ _HOMES = {
     "plotting": ("plot", "set_figsize"),
     "data": ("split_batch", "load_data_fashion_mnist"),
 }
+if TYPE_CHECKING:  # what a type checker reads; tests/test_import.py compares it with the list above
+    from d2lperf import plotting as plotting
+    from d2lperf.ceilings import Ceilings as Ceilings
+    from d2lperf.ceilings import measure_ceilings as measure_ceilings
+    from d2lperf.data import load_data_fashion_mnist as load_data_fashion_mnist
+    from d2lperf.data import split_batch as split_batch
+    from d2lperf.datasheets import datasheet as datasheet
+    from d2lperf.device import cpu as cpu
+    from d2lperf.device import gpu as gpu
+    from d2lperf.device import num_gpus as num_gpus
+    from d2lperf.device import synchronize as synchronize
+    from d2lperf.device import try_all_gpus as try_all_gpus
+    from d2lperf.device import try_gpu as try_gpu
+    from d2lperf.explaining.explain import explain as explain
+    from d2lperf.machine import Machine as Machine
+    from d2lperf.machine import describe_machine as describe_machine
+    from d2lperf.measuring import ClaimContradicted as ClaimContradicted
+    from d2lperf.measuring import Comparison as Comparison
+    from d2lperf.measuring import Measurement as Measurement
+    from d2lperf.measuring import Ratio as Ratio
+    from d2lperf.measuring import ResultsDiffer as ResultsDiffer
+    from d2lperf.measuring import Sweep as Sweep
+    from d2lperf.measuring import measure as measure
+    from d2lperf.measuring import predict as predict
+    from d2lperf.measuring import sweep as sweep
+    from d2lperf.measuring.compare import compare as compare
+    from d2lperf.measuring.predictions import predictions as predictions
+    from d2lperf.plotting import plot as plot
+    from d2lperf.plotting import set_figsize as set_figsize
+    from d2lperf.processes import LaunchTimeout as LaunchTimeout
+    from d2lperf.processes import WorkerError as WorkerError
+    from d2lperf.processes import report as report
+    from d2lperf.processes.launch import launch as launch
+    from d2lperf.roofline import Roofline as Roofline
+    from d2lperf.stopwatch import Benchmark as Benchmark
+    from d2lperf.stopwatch import Timer as Timer
+    from d2lperf.timeline import Span as Span
+    from d2lperf.timeline import Timeline as Timeline
+    from d2lperf.timeline import TimelineError as TimelineError
+    from d2lperf.timeline.record import record as record
+
 # What is imported with a module: `compare(isolated=True)` gets its subjects from `processes`.
 _BESIDE = {"measuring": "processes.isolated"}
 _MODULES = {*_HOMES, "book", "costs", "counting", "exercises", "magics"}
@@ -84,7 +127,7 @@ __all__ = sorted({*_HOME, "plotting"})
 _HOME["load_ipython_extension"] = "magics"  # what `%load_ext d2lperf` asks for
 
 
-def __getattr__(name: str):
+def __getattr__(name: str) -> _Any:
     if name in _MODULES:
         return _module(name)
     if name in _HOME:
@@ -97,17 +140,17 @@ def __getattr__(name: str):
     return value
 
 
-def _module(name: str):
+def _module(name: str) -> _Any:
     if name in _BESIDE:
         _import_module(f"d2lperf.{_BESIDE[name]}")
     return _import_module(f"d2lperf.{name}")
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted({*__all__, *_MODULES, "__all__", "__doc__", "__version__"})
 
 
-def _of_the_book(name: str):
+def _of_the_book(name: str) -> _Any:
     """The book's value of this name, or an error with the name that was probably meant."""
     from difflib import get_close_matches
 

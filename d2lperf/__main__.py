@@ -7,6 +7,7 @@ import io
 import math
 import sys
 from contextlib import redirect_stdout
+from typing import Any
 
 LEVERS = 3  # that are shown
 WORTH = 1.02  # a gain that is shown
@@ -80,7 +81,7 @@ def report(options: argparse.Namespace) -> str:
     return "\n".join([str(describe_machine()), "", *summary(found, options.step), "", str(found)])
 
 
-def summary(found, name: str) -> list[str]:
+def summary(found: Any, name: str) -> list[str]:
     """Return the lines about a step: time, share of waiting, limit, what would help most."""
     from d2lperf.formats import format_interval, format_seconds
 

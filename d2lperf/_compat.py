@@ -10,15 +10,18 @@ from __future__ import annotations
 import atexit
 import dis
 import sys
-import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker, spawn
 from types import FrameType, TracebackType
 from typing import Any
 
 import torch
+from torch.utils import _pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["TorchDispatchMode"]  # as it is; the rest has names of ours
 
 # module:name -> what for. Some have no underscore, but are documented nowhere.
 PRIVATE = {
@@ -39,6 +42,9 @@ PRIVATE = {
     "torch.autograd.profiler:_is_profiler_enabled": "whether a profiler is at work for all threads",
     "torch.utils._python_dispatch:TorchDispatchMode": "sees each operation, to count its work",
     "torch.utils._pytree:tree_leaves": "finds tensors in lists, tuples and dictionaries",
+    "torch.utils._pytree:tree_map": "replaces tensors in lists, tuples and dictionaries",
+    "torch.utils.flop_counter:flop_registry": "the formulas of torch's own counter of FLOPs",
+    "torch:ops.aten.add.Tensor._schema": "which tensors an operation overwrites",
     "torch:_int_mm": "the product of int8 matrices, for the machine's ceilings",
     "torch._C:DisableTorchFunctionSubclass": "an exercise's promises call what they stand for",
 }
@@ -59,9 +65,9 @@ def run_exit_functions() -> None:
     atexit._run_exitfuncs()
 
 
-def frame_of(thread: threading.Thread) -> FrameType:
-    """Return what a running thread executes at this moment."""
-    return sys._current_frames()[thread.ident]
+def frame_of(thread: int | None) -> FrameType | None:
+    """Return what a thread, given by its `ident`, executes at this moment; None if it ended."""
+    return sys._current_frames().get(thread) if thread is not None else None
 
 
 def ensure_resource_tracker() -> None:
@@ -147,3 +153,38 @@ def all_threads_config() -> Any:
 def profiling() -> bool:
     """Return whether a profiler of torch is running, in this thread or for all."""
     return torch.autograd._profiler_enabled() or torch.autograd.profiler._is_profiler_enabled
+
+
+def leaves(values: Any) -> list[Any]:
+    """Return what nested lists, tuples and dictionaries hold."""
+    return _pytree.tree_leaves(values)
+
+
+def map_leaves(function: Callable[[Any], Any], values: Any) -> Any:
+    """Return nested lists, tuples and dictionaries with `function` of what they hold."""
+    return _pytree.tree_map(function, values)
+
+
+def arguments_of(operation: Any) -> Any:
+    """Return the declared arguments of an operation: name, `is_out`, `alias_info` of each."""
+    return operation._schema.arguments
+
+
+def flop_formula(packet: Any) -> Callable[..., int] | None:
+    """Return torch's own formula for the FLOPs of an operation, or None where it has none.
+
+    It takes the arguments of the operation and, as `out_val`, its result.
+    """
+    from torch.utils.flop_counter import flop_registry
+
+    return flop_registry.get(packet)
+
+
+def int8_product() -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Return the product of int8 matrices that sums in int32; `torch.mm` overflows."""
+    return torch._int_mm
+
+
+def plain_calls() -> Any:
+    """In this block `__torch_function__` of a tensor's subclass is not asked."""
+    return torch._C.DisableTorchFunctionSubclass()

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch.nn import functional
 
+from d2lperf import _compat
 from d2lperf.counting import NEW_BYTES
 from d2lperf.device import try_gpu
 from d2lperf.formats import Shown, Table, format_value
@@ -191,7 +192,8 @@ class Pieces:
     """Work that is measured: name, amount and function, each with the plan of its turns."""
 
     def __init__(self, given: Instruments):
-        self._given, self._planned = given, []
+        self._given = given
+        self._planned: list[Any] = []
         self.samples: dict[str, list[float]] = {}
 
     def add(self, name: str, work: float, call: Callable[[], Any]) -> float:
@@ -220,7 +222,8 @@ def _measured_on(device: torch.device, given: Instruments) -> Ceilings:
     """Measure the ceilings of a device."""
     from tqdm.auto import tqdm
 
-    began, notes, pieces = given.clock(), [], Pieces(given)
+    began, pieces = given.clock(), Pieces(given)
+    notes: list[str] = []
     caches = _caches_of(device)
     layout = "measuring ceilings {bar}| {n:.0f} of at most {total:.0f} s"
     with (
@@ -281,8 +284,7 @@ def _add_products(device: torch.device, add: Callable, notes: list[str]) -> None
         while size <= 8192 and 8 * call_s < SLOWEST_S:
             try:
                 a = torch.randint(-9, 9, (size, size), device=device).to(getattr(torch, name))
-                # torch.mm overflows in int8. The product that sums in int32 has no public name.
-                product = torch._int_mm if name == "int8" else torch.mm
+                product = _compat.int8_product() if name == "int8" else torch.mm
                 call_s = add(name, 2.0 * size**3, lambda a=a, product=product: product(a, a))
             except (RuntimeError, AttributeError, TypeError) as error:
                 notes.append(f"no products of {name}: {str(error).splitlines()[0]}")

@@ -104,6 +104,10 @@ class Table(NamedTuple):
 class Shown:
     """A result that shows itself as the `Table` that its method `table` returns."""
 
+    def table(self) -> Table:
+        """Return what is shown."""
+        raise NotImplementedError
+
     def __str__(self) -> str:
         header, rows, footer, right, _ = self.table()
         widths = [max(map(len, column)) for column in zip(header, *rows)]

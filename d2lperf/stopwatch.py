@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import accumulate
+from typing import Any
 
 from d2lperf.device import synchronize
 from d2lperf.formats import print_line
@@ -66,7 +67,7 @@ class Benchmark:
         self._timer = Timer()
         return self
 
-    def __exit__(self, kind, error, traceback) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         try:
             self._timer.stop()
         except Exception:

@@ -7,7 +7,6 @@ import io
 import json
 import re
 import sys
-import threading
 import types
 from pathlib import Path
 
@@ -179,15 +178,6 @@ def test_the_cure_is_tried_once(tmp_path):
     assert "torchvision::nms" in message
 
 
-@needs_book
-def test_the_torchvision_at_hand_gives_a_book_that_works(original):
-    import torchvision
-
-    batch = torch.rand(2, 1, 9, 9)
-    assert torchvision.transforms.Resize(5)(batch).shape == (2, 1, 5, 5)
-    assert original.nn is nn
-
-
 # Absent -----------------------------------------------------------------------------------
 
 
@@ -274,26 +264,6 @@ def test_benchmark_prints_the_same_line(original):
                 assert isinstance(benchmark, Benchmark)
             lines.append(re.sub(r"\d", "0", out.getvalue()))
     assert lines == ["Done: 0.0000 sec\n", "eager: 0.0000 sec\n"] * 2
-
-
-def test_split_batch(original):
-    X, y = torch.arange(24.0).reshape(4, 6), torch.arange(4)
-    gpus = original.try_all_gpus()
-    if not gpus:
-        with pytest.raises(ValueError):  # the book's has no way to split over CPUs
-            original.split_batch(X, y, [torch.device("cpu")] * 2)
-        gpus = None
-    devices = gpus or [torch.device("cpu")] * 2
-    ours = d2l.split_batch(X, y, devices)
-    expected = (
-        original.split_batch(X, y, devices) if gpus else (X.chunk(2), y.chunk(2))
-    )  # what the book's does on GPUs is chunk()
-    for mine, theirs in zip(ours, expected, strict=True):
-        assert isinstance(mine, tuple)
-        assert len(mine) == len(theirs)
-        assert all(
-            torch.equal(a, b) and a.device == b.device for a, b in zip(mine, theirs, strict=True)
-        )
 
 
 class Scatter:
@@ -400,45 +370,6 @@ def test_load_data_fashion_mnist(resize, fashion):
                 torch.testing.assert_close(X, X_, rtol=0, atol=1.5 / 255)
 
 
-def test_sgd_steps_like_torchs_own(original):
-    torch.manual_seed(0)
-    net = nn.Linear(3, 2)
-    twin = nn.Linear(3, 2)
-    twin.load_state_dict(net.state_dict())
-    X = torch.rand(8, 3)
-    net(X).square().sum().backward()
-    d2l.sgd(net.parameters(), lr=0.1, batch_size=8)
-    twin(X).square().sum().div(8).backward()
-    torch.optim.SGD(twin.parameters(), lr=0.1).step()
-    for a, b in zip(net.parameters(), twin.parameters(), strict=True):
-        torch.testing.assert_close(a, b)
-    assert not net.weight.grad.any()
-
-
-def test_resnet18_is_the_books(original):
-    torch.manual_seed(0)
-    net = d2l.resnet18(10)
-    assert net(torch.rand(2, 1, 32, 32)).shape == (2, 10)
-    assert d2l.resnet18 is original.resnet18
-    assert sum(isinstance(layer, d2l.Residual) for layer in net.modules()) == 8
-    # 3x3 kernels of the stem and of the stages, 1x1 kernels where the width doubles
-    widths = [(64, 64), (64, 128), (128, 256), (256, 512)]
-    kernels = 9 * 64 + sum(9 * b * (a + 3 * b) for a, b in widths)
-    kernels += sum(a * b for a, b in widths[1:])
-    assert sum(p.numel() for p in net.parameters() if p.ndim == 4) == kernels
-
-
-def test_evaluate_accuracy_counts_what_is_right(original):
-    net = nn.Flatten()  # the brightest of ten pixels is the class
-    net.weight = nn.Parameter(torch.zeros(1))
-    X = torch.eye(10).reshape(10, 1, 2, 5)
-    y = torch.arange(10)
-    y[:3] = 9
-    batches = [(X[:6], y[:6]), (X[6:], y[6:])]
-    assert d2l.evaluate_accuracy_gpu(net, batches) == pytest.approx(0.7)
-    assert d2l.evaluate_accuracy_gpu(lambda x: x.flatten(1), batches, d2l.cpu()) == 0.7
-
-
 CHAPTER_PROGRAM = """
 import json, os, warnings
 import torch
@@ -498,13 +429,3 @@ print(json.dumps([len(one), one[-1] > .8, abs(one[-1] - two[-1]) < .02]))
 def test_a_program_in_the_chapters_manner_runs(tmp_path):
     env = {"IPYTHONDIR": str(tmp_path / "ipython"), "MPLCONFIGDIR": str(tmp_path / "mpl")}
     assert printed(CHAPTER_PROGRAM, **env) == [3, True, True]
-
-
-def test_loading_from_many_threads_gives_one_module(original):
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(book.load())) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [original] * 4

@@ -17,16 +17,8 @@ from fresh import run_fresh
 from d2lperf import _compat
 
 PACKAGE = Path(_compat.__file__).parent
-# Still used where they stand.
-ELSEWHERE = {
-    ("timeline/record.py", "_ExperimentalConfig"),
-    ("timeline/record.py", "_profiler_enabled"),
-    ("timeline/record.py", "_is_profiler_enabled"),
-    ("counting.py", "_schema"),
-    ("ceilings.py", "_int_mm"),
-    ("exercises/nb03.py", "_C"),
-}
-PUBLIC = {"_fields", "_replace", "_asdict", "_dynamo"}  # named tuples; documented by torch
+# Of named tuples; documented by torch; documented by Python.
+PUBLIC = {"_fields", "_replace", "_asdict", "_dynamo", "_exit"}
 
 
 @pytest.mark.parametrize("name", _compat.PRIVATE)
@@ -72,7 +64,9 @@ def names_used(tree):
     found = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and not node.module.startswith("d2lperf"):
-            found |= {alias.name for alias in node.names}
+            found |= {alias.name for alias in node.names} | set(node.module.split("."))
+            listed = {a.name for a in node.names if f"{node.module}:{a.name}" in _compat.PRIVATE}
+            found |= {f"_{name}, which is documented nowhere" for name in listed}
     return {name for name in found if name.startswith("_") and not name.startswith("__")}
 
 
@@ -82,7 +76,21 @@ def test_no_other_file_uses_internal_names_of_others():
     own = set().union(*map(names_defined, trees.values())) | PUBLIC
     used = {(file, name) for file in trees for name in names_used(trees[file]) - own}
     used = {(file, name) for file, name in used if file != "_compat.py"}
-    assert used == ELSEWHERE, "they belong into _compat.py, each with its reason"
+    assert not used, "they belong into _compat.py, each with its reason"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "torch._C.x()",
+        "from torch import _C",
+        "from torch.utils._pytree import tree_map",
+        "from torch.utils.flop_counter import flop_registry",
+    ],
+)
+def test_internal_names_are_noticed(source):
+    assert names_used(ast.parse(source))
+    assert not names_used(ast.parse("from __future__ import x\nfrom torch.utils import data"))
 
 
 # --------------------------------------------------------------------------- what they do
@@ -117,13 +125,14 @@ def test_a_thread_is_found_where_it_is():
     thread = threading.Thread(target=waits)
     thread.start()
     there.wait()
-    frame, names = _compat.frame_of(thread), []
+    frame, names = _compat.frame_of(thread.ident), []
     while frame is not None:
         names.append(frame.f_code.co_name)
         frame = frame.f_back
     go_on.set()
     thread.join()
     assert "waits" in names
+    assert _compat.frame_of(thread.ident) is None and _compat.frame_of(None) is None
 
 
 def test_only_the_named_process_is_started_without_the_script(monkeypatch):
@@ -178,6 +187,54 @@ def test_the_timeout_and_the_store_of_groups(tmp_path, monkeypatch):
         _compat.wait_for_ranks(store, 1, "d2lperf/test", 5)
     finally:
         dist.destroy_process_group()
+
+
+def test_nested_values_are_found_and_replaced():
+    nested = ([1, {"two": 2}], (3,))
+    assert _compat.leaves(nested) == [1, 2, 3]
+    assert _compat.map_leaves(lambda value: 10 * value, nested) == ([10, {"two": 20}], (30,))
+
+
+def test_an_operation_tells_what_it_overwrites_and_its_flops():
+    aten = torch.ops.aten
+    (written,) = (a for a in _compat.arguments_of(aten.add_.Tensor) if a.alias_info)
+    assert (written.name, written.alias_info.is_write) == ("self", True)
+    assert [a.name for a in _compat.arguments_of(aten.mm.out) if a.is_out] == ["out"]
+    a, b = torch.ones(2, 3), torch.ones(3, 5)
+    assert _compat.flop_formula(aten.mm)(a, b, out_val=a @ b) == 2 * 2 * 3 * 5
+    assert _compat.flop_formula(aten.add) is None
+
+
+def test_operations_are_seen_below_subclasses():
+    seen = []
+
+    class Sees(_compat.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func.overloadpacket.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Sees():
+        torch.ones(2) + 1
+    assert "add" in seen
+
+
+def test_int8_products_are_summed_in_int32():
+    a = torch.full((32, 32), 100, dtype=torch.int8)
+    product = _compat.int8_product()(a, a)
+    assert product.dtype == torch.int32 and product.unique().tolist() == [320_000]
+
+
+def test_plain_calls_do_not_ask_a_subclass():
+    class Refuses(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            raise AssertionError
+
+    tensor = torch.ones(2).as_subclass(Refuses)
+    with _compat.plain_calls():
+        assert torch.Tensor.sum(tensor).item() == 2
+    with pytest.raises(AssertionError):
+        torch.Tensor.sum(tensor)
 
 
 def test_a_running_profiler_is_noticed():

@@ -37,12 +37,21 @@ ARROWS = {
     "timeline": {"_compat", "device", "files", "formats"},
     "processes": {"_compat", "device", "machine", "measuring.sampling"},
     "costs": set(),
-    "counting": set(),
+    "counting": {"_compat"},
     "peak": {"machine"},
-    "ceilings": {"counting", "device", "formats", "machine", "measuring", "peak", "progress"},
+    "ceilings": {
+        "_compat",
+        "counting",
+        "device",
+        "formats",
+        "machine",
+        "measuring",
+        "peak",
+        "progress",
+    },
     "datasheets": {"ceilings"},
     "roofline": {"ceilings", "counting", "plotting"},
-    "explaining": {"ceilings", "counting", "device", "formats", "measuring", "roofline"},
+    "explaining": {"_compat", "ceilings", "counting", "device", "formats", "measuring", "roofline"},
     "magics": {"measuring", "stopwatch"},
     "__main__": {"datasheets", "explaining", "formats", "machine"},
     "exercises": set(),
@@ -74,6 +83,24 @@ SOURCES = {
 }
 
 
+def _name_in_package(name, modules):
+    """`d2lperf.data.digits` -> "data": the module that holds it."""
+    name = name.partition(".")[2]
+    while name not in modules:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def _imported(node):
+    """The full names that one statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert not node.level, "import from d2lperf by its full name"
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
+
+
 def imports(source, modules=SOURCES):
     """(name, where) of all that is imported: modules of d2lperf without "d2lperf.", others whole.
 
@@ -82,29 +109,18 @@ def imports(source, modules=SOURCES):
     """
     found = set()
 
-    def add(name, later):
-        if name.split(".")[0] != "d2lperf":
-            found.add((name, "elsewhere"))
-            return
-        name = name.partition(".")[2]
-        while name not in modules:  # a name in a module
-            name = name.rpartition(".")[0]
-        found.add((name, "d2lperf later" if later else "d2lperf at once"))
-
     def visit(node, later):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                add(alias.name, later)
-        elif isinstance(node, ast.ImportFrom):
-            assert not node.level, "import from d2lperf by its full name"
-            for alias in node.names:
-                add(f"{node.module}.{alias.name}", later)
-        elif isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+        for name in _imported(node):
+            if name.split(".")[0] == "d2lperf":
+                when = "d2lperf later" if later else "d2lperf at once"
+                found.add((_name_in_package(name, modules), when))
+            else:
+                found.add((name, "elsewhere"))
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             return  # for readers of types; not imported
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            later = True
+        inside = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
         for child in ast.iter_child_nodes(node):
-            visit(child, later)
+            visit(child, later or inside)
 
     visit(ast.parse(source), False)
     return found

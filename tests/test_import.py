@@ -1,8 +1,10 @@
 """Importing the package: what it offers, what it leaves alone, and what a typo gets."""
 
+import ast
 import importlib
 import inspect
 import json
+from pathlib import Path
 
 import pytest
 from fresh import run_fresh
@@ -140,3 +142,12 @@ def test_launch_and_plot_are_functions_whatever_was_imported_before(room):
 
 def test_version_is_a_number():
     assert [part.isdigit() for part in d2lperf.__version__.split(".")[:2]] == [True, True]
+
+
+def test_a_type_checker_reads_the_names_that_are_imported_at_first_use():
+    tree = ast.parse(Path(d2lperf.__file__).read_text(encoding="utf-8"))
+    (block,) = (n for n in tree.body if isinstance(n, ast.If))
+    taken = [(n.module.split(".")[1:2], a.name) for n in block.body for a in n.names]
+    homes = [([home], name) for home, names in d2lperf._HOMES.items() for name in names]
+    assert sorted(taken) == sorted([([], "plotting"), *homes])
+    assert (Path(d2lperf.__file__).parent / "py.typed").exists()

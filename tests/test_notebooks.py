@@ -1,8 +1,8 @@
-"""Static rules for every notebook, and the proof that the suite notices a notebook tampered with.
+"""What must be right in every notebook, and the proof that one tampered with is noticed.
 
 A rule is a function of a notebook and its name ("01-measuring", "deeper/guards") that yields its
 problems. Each has at least one bad notebook in memory, below, that it must catch; a good one must
-pass all of them.
+pass all of them. The rules of style are in notebooks/style.py, and only tried out here.
 """
 
 import ast
@@ -15,26 +15,14 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from IPython.core.inputtransformer2 import TransformerManager
 from sessions import run_pytest
 
-from notebooks import build
+from notebooks import build, style
+from notebooks.style import called, code_cells, headings, markdown_cells, nodes, tags, tree, visible
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "notebooks"
 
-# Words of prose (exercises included) and visible lines of code, by the beginning of the name.
-LIMITS = {"00": (900, 120), "deeper/": (1500, 350), "frameworks/": (1200, 350), "": (3000, 350)}
-MOST_CELLS, MOST_FIGURES, MOST_LINES_A_CELL, MOST_PREDICTIONS = 50, 7, 15, 3
-MOST_WORDS_PRINTED = 8
-# Names with an underscore that are documented.
-DOCUMENTED = (
-    *("torch._dynamo.explain", "torch._dynamo.reset", "torch._dynamo.config"),
-    *("torch._logging.set_logs", "torch._foreach_", "torch._assert", "torch._check"),
-    *("torch._inductor.aoti_compile_and_package", "torch._inductor.aoti_load_package"),
-    *("torch._scaled_mm", "torch._higher_order_ops", "sys._getframe"),
-)
-PUBLIC_ALL_THE_SAME = {"_asdict", "_replace", "_fields", "_make"}  # of named tuples
 IGNORE = "nbval-ignore-output"
 TAGS = re.compile(
     rf"setup|hide-input|published|{IGNORE}|raises-exception"
@@ -43,57 +31,10 @@ TAGS = re.compile(
 MACHINE_PATH = re.compile(
     r"/(?:root|home|work|tmp|Users|opt|mnt|srv|content|var/folders)/[\w./-]+|\b[A-Z]:\\\\?\w+\\"
 )
-TIMING = re.compile(
-    r"\b\d+(?:[.,]\d+)?\s*(?:×(?!\s*\d)|x (?:as )?(?:fast|slow)|times (?:as )?(?:fast|slow)"
-    r"|(?:ns|ms|µs|μs|us|sec|seconds?)\b)"
-)
-# A speed without a number, which not even a source makes true of the reader's machine.
-VAGUE_TIMING = re.compile(
-    r"\b(?:nano|micro|milli)seconds\b"
-    r"|\b(?:takes?|took|needs?|lasts?) (?:(?:just|only|some|several|many|a few) )?"
-    r"(?:seconds|minutes|hours)\b"
-    r"|\b(?:question|matter) of (?:seconds|minutes|hours)\b"
-    r"|\b(?:seconds|minutes|hours) (?:for|per) (?:an?|each|every|one)\b",
-    re.I,
-)
 SHELL = ("os.system", "os.popen", "get_ipython().system", "get_ipython().getoutput")
-FALLBACKS = ("os.name", "sys.platform", "platform.system")
-SENTENCE = re.compile(r"\w+\W+\w+.*[.:!?]", re.S)
-IMAGE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)|<img\b([^>]*)>")
 
 
 # --------------------------------------------------------------------------- small helpers
-
-
-def tags(cell):
-    """The tags of a cell."""
-    return build.tags(cell)
-
-
-def cells_of(notebook, kind, course=False):
-    """(index, cell) of every cell of a kind; with `course` only of those before the exercises."""
-    for i, cell in enumerate(notebook.cells):
-        if course and cell.cell_type == "markdown" and re.search(r"(?m)^## Exercises", cell.source):
-            return
-        if cell.cell_type == kind:
-            yield i, cell
-
-
-def code_cells(notebook, course=False):
-    return list(cells_of(notebook, "code", course))
-
-
-def markdown_cells(notebook, course=False):
-    return list(cells_of(notebook, "markdown", course))
-
-
-def visible(notebook):
-    """(index, cell) of the code cells before the exercises that are not folded."""
-    return [(i, c) for i, c in code_cells(notebook, True) if "hide-input" not in tags(c)]
-
-
-def lines(source):
-    return sum(bool(line.strip()) for line in source.splitlines())
 
 
 def texts(cell):
@@ -109,193 +50,24 @@ def texts(cell):
                     yield data if isinstance(data, str) else json.dumps(data)
 
 
-def has_figure(cell):
-    return any(m.startswith("image/") for o in cell.outputs for m in o.get("data", {}))
+# ---------------------------------------------------------------------------------- rules
 
 
-def tree(cell):
-    """The syntax tree of a code cell, its magics made calls and the first line of %%magic gone."""
-    source = re.sub(r"\A%%.*\n?", "", cell.source)
-    return ast.parse(TransformerManager().transform_cell(source))
-
-
-def nodes(cell, *kinds):
-    return [node for node in ast.walk(tree(cell)) if isinstance(node, kinds)]
-
-
-def called(call):
-    """The last word of what is called: `a.b.predict(...)` -> "predict"."""
-    return ast.unparse(call.func).rpartition(".")[2]
-
-
-def prose(source, tables=False):
-    """Markdown without fences and, unless asked for, tables that cite their source."""
-    source = re.sub(r"```.*?```", "", source, flags=re.S)
-    if "](http" in source and not tables:
-        source = re.sub(r"(?m)^\|.*$", "", source)
-    return source
-
-
-def headings(notebook):
-    """(level, text) of every heading, fences left out."""
-    for _, cell in markdown_cells(notebook):
-        source = re.sub(r"```.*?```", "", cell.source, flags=re.S)
-        for marks, text in re.findall(r"^(#{1,6}) +(.+?)\s*$", source, flags=re.M):
-            yield len(marks), text
-
-
-# ----------------------------------------------------------------- rules: length and recipe
-
-
-def is_short(notebook, name):
-    """Words, and before the exercises visible lines, code cells and all figures, are limited."""
-    most = next(limit for start, limit in LIMITS.items() if name.startswith(start))
-    said = [re.sub(r"\((attachment|https?:)[^)]*\)", "", c.source)
-            for _, c in markdown_cells(notebook, True)]  # fmt: skip
-    # The exercises' tasks are read, too. Hints and answers are folded.
-    whole = [re.sub(r"<details>.*?</details>", "", c.source, flags=re.S)
-             for _, c in markdown_cells(notebook)]  # fmt: skip
-    drawings = sum(len(IMAGE.findall(c.source)) for _, c in markdown_cells(notebook, True))
-    drawn = sum(has_figure(c) for _, c in code_cells(notebook, True))
-    counts = {
-        "words of prose": (sum(len(text.split()) for text in said), most[0]),
-        "words with the exercises": (
-            sum(len(prose(text, True).split()) for text in whole),
-            most[0],
-        ),
-        "visible lines of code": (sum(lines(c.source) for _, c in visible(notebook)), most[1]),
-        "code cells": (len(code_cells(notebook, True)), MOST_CELLS),
-        "figures": (drawn + drawings, MOST_FIGURES),
-    }
-    for what, (count, limit) in counts.items():
-        if count > limit:
-            yield f"{count} {what}, at most {limit}"
-
-
-def visible_cells_are_short(notebook, name):
-    """At most 15 lines in a visible cell."""
-    for i, cell in visible(notebook):
-        if lines(cell.source) > MOST_LINES_A_CELL:
-            yield f"cell {i}: {lines(cell.source)} lines, at most {MOST_LINES_A_CELL}"
-
-
-def folded_cells_are_folded(notebook, name):
-    """Folded in JupyterLab (source_hidden), in Colab (cellView) and marked (hide-input), or not."""
-    for i, cell in enumerate(notebook.cells):
-        marks = {
-            "the tag hide-input": "hide-input" in tags(cell),
-            "metadata jupyter.source_hidden": bool(
-                cell.metadata.get("jupyter", {}).get("source_hidden")
-            ),
-            "metadata cellView: form": cell.metadata.get("cellView") == "form",
-            "a first line '#@title ...'": cell.source.startswith("#@title "),
-        }
-        absent = [mark for mark, there in marks.items() if not there]
-        if 0 < len(absent) < len(marks):
-            yield f"cell {i}: folded in part; it lacks {' and '.join(absent)}"
-
-
-def imports_stand_in_one_cell(notebook, name):
-    """One folded cell imports; the plain recipe in the first section has its own."""
-    found = {"folded": [], "visible": []}
-    sections = 0
-    for i, cell in enumerate(notebook.cells):
-        if cell.cell_type == "markdown":
-            sections += len(re.findall(r"(?m)^## ", prose(cell.source)))
-            continue
-        if cell.cell_type != "code" or "setup" in tags(cell):
-            continue
-        if any(isinstance(node, (ast.Import, ast.ImportFrom)) for node in tree(cell).body):
-            found["folded" if "hide-input" in tags(cell) else "visible"].append((i, sections))
-    if len(found["folded"]) > 1:
-        yield f"imports in several folded cells: {[i for i, _ in found['folded']]}"
-    for i, section in found["visible"]:
-        if section > 1:
-            yield f"cell {i}: imports after the first section; put them into the folded cell"
-
-
-# --------------------------------------------------------------- rules: what code must not do
-
-
-def code_writes_no_prose(notebook, name):
-    """Results show themselves: no Markdown(...) or HTML(...), no print of a sentence."""
-    for i, cell in code_cells(notebook):
-        for call in nodes(cell, ast.Call):
-            if called(call) in ("Markdown", "HTML", "display_markdown", "display_html"):
-                yield f"cell {i}: {called(call)}(...) writes prose"
-            if called(call) in ("print", "write"):
-                parts = [n.value for n in ast.walk(call) if isinstance(n, ast.Constant)]
-                said = " ".join(part for part in parts if isinstance(part, str))
-                words = len(re.findall(r"[A-Za-z]{2,}", said))
-                if words > MOST_WORDS_PRINTED:
-                    yield f"cell {i}: prints {words} words, at most {MOST_WORDS_PRINTED}: {said!r}"
-
-
-def code_is_plain(notebook, name):
-    """No walrus, no lambda with a default, no noqa, no environment of tests, no fallbacks."""
-    for i, cell in code_cells(notebook):
-        if "setup" in tags(cell):
-            continue
-        if re.search(r"#\s*noqa", cell.source):
-            yield f"cell {i}: noqa"
-        if "D2LPERF_" in cell.source:
-            yield f"cell {i}: an environment variable of d2lperf"
-        if nodes(cell, ast.NamedExpr):
-            yield f"cell {i}: a walrus"
-        if any(node.args.defaults or node.args.kw_defaults for node in nodes(cell, ast.Lambda)):
-            yield f"cell {i}: a lambda with a default argument"
-        used = {ast.unparse(node) for node in nodes(cell, ast.Attribute)}
-        if "hide-input" not in tags(cell) and used & set(FALLBACKS):
-            yield f"cell {i}: a fallback for a platform belongs in the package"
-
-
-def dotted(cell):
-    """Every dotted name that a cell uses or imports: "torch._C._cuda_init", "self._jobs.put"."""
-    attributes = nodes(cell, ast.Attribute)
-    inner = {id(node.value) for node in attributes}
-    for node in (node for node in attributes if id(node) not in inner):
-        text = ""
-        while isinstance(node, ast.Attribute):
-            text, node = f".{node.attr}{text}", node.value
-        yield getattr(node, "id", "") + text
-    for node in nodes(cell, ast.Import, ast.ImportFrom):
-        module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
-        yield from (module + alias.name for alias in node.names)
-
-
-def no_private_names(notebook, name):
-    """Nothing with a leading underscore, of torch or of others, but what is documented."""
-    for i, cell in code_cells(notebook):
-        for text in dotted(cell):
-            used = re.sub(r"^(self|cls)\._", "", text)
-            private = set(re.findall(r"(?<=\.)_(?!_)\w*", used)) - PUBLIC_ALL_THE_SAME
-            if private and not text.startswith(DOCUMENTED):
-                yield f"cell {i}: {text} is private"
+def _calls(node, name):
+    """The calls of a function inside a node."""
+    return [c for c in ast.walk(node) if isinstance(c, ast.Call) and called(c) == name]
 
 
 def predictions_are_scored(notebook, name):
-    """Each has a name and is scored; at most three a section; a table shows them at the end."""
-    bound, scored, section, count = {}, "", "", 0
-    for i, cell in enumerate(notebook.cells):
-        if cell.cell_type == "markdown" and (title := re.search(r"(?m)^## (.+)", cell.source)):
-            section, count = title[1], 0
-        if cell.cell_type != "code":
-            continue
-        calls = [call for call in nodes(cell, ast.Call) if called(call) == "predict"]
-        count += len(calls)
-        if calls and count > MOST_PREDICTIONS:
-            yield f"cell {i}: more than {MOST_PREDICTIONS} predictions in the section {section!r}"
-        kept = 0
-        for node in nodes(cell, ast.Assign):
-            inside = [c for c in ast.walk(node.value) if isinstance(c, ast.Call)]
-            inside = [c for c in inside if called(c) == "predict"]
-            kept += len(inside)
-            bound |= {n.id: i for t in node.targets for n in ast.walk(t)
-                      if inside and isinstance(n, ast.Name)}  # fmt: skip
-        if kept < len(calls):
+    """Each prediction has a name and is scored; the course shows them all at the end."""
+    bound = {}
+    for i, cell in code_cells(notebook):
+        kept = [node for node in nodes(cell, ast.Assign) if _calls(node.value, "predict")]
+        if len(_calls(tree(cell), "predict")) > sum(len(_calls(n, "predict")) for n in kept):
             yield f"cell {i}: give the prediction a name, so that it can be scored"
-        if any(called(call) == "score" for call in nodes(cell, ast.Call)):
-            scored += cell.source + "\n"
+        targets = [part for node in kept for target in node.targets for part in ast.walk(target)]
+        bound |= {part.id: i for part in targets if isinstance(part, ast.Name)}
+    scored = "\n".join(c.source for _, c in code_cells(notebook) if _calls(tree(c), "score"))
     for variable, i in bound.items():
         if not re.search(rf"\b{variable}\b", scored):
             yield f"cell {i}: the prediction {variable} is never scored"
@@ -305,19 +77,6 @@ def predictions_are_scored(notebook, name):
 
 
 # ------------------------------------------------------------------------- rules: the text
-
-
-def begins_with_title_and_question(notebook, name):
-    """H1 first and only there; then what it answers, and how many minutes it takes."""
-    first = notebook.cells[0]
-    if first.cell_type != "markdown" or not first.source.startswith("# "):
-        yield "the first cell must be markdown that begins with a title ('# ...')"
-    elif not SENTENCE.search(first.source.partition("\n")[2]):
-        yield "no sentence under the title says what the notebook answers"
-    elif not re.search(r"\bminutes?\b", first.source):
-        yield "the first cell does not say how many minutes the notebook takes"
-    if sum(level == 1 for level, _ in headings(notebook)) != 1:
-        yield "there must be exactly one heading of the first level"
 
 
 def setup_is_stamped(notebook, name):
@@ -370,42 +129,6 @@ def no_machine_path(notebook, name):
             hit = MACHINE_PATH.search(text)
             if hit:
                 yield f"cell {i}: a path of a machine in an output ({hit.group(0)[:40]})"
-
-
-def no_literal_timing(notebook, name):
-    """No time or speed-up in words, unless it is published elsewhere: then it is cited."""
-    for i, cell in markdown_cells(notebook):
-        if "published" in tags(cell):
-            if "](http" not in cell.source:
-                yield f"cell {i}: tagged published, but it links to no source"
-            continue
-        hit = TIMING.search(prose(cell.source))
-        hit = hit or VAGUE_TIMING.search(" ".join(prose(cell.source, tables=True).split()))
-        if hit:
-            yield f"cell {i}: a literal time or speed-up in prose ({hit.group(0)!r})"
-
-
-def figures_are_described(notebook, name):
-    """A caption in Markdown follows each figure."""
-    for i, cell in code_cells(notebook):
-        following = notebook.cells[i + 1] if i + 1 < len(notebook.cells) else None
-        said = following is not None and following.cell_type == "markdown"
-        said = said and not following.source.startswith("#") and SENTENCE.search(following.source)
-        if has_figure(cell) and not said:
-            yield f"cell {i}: no sentence after the figure says what it shows"
-
-
-def drawings_have_words(notebook, name):
-    """Each drawing has alternative text and is embedded in the notebook."""
-    for i, cell in markdown_cells(notebook):
-        for alt, target, html in IMAGE.findall(cell.source):
-            if html:
-                alt = " ".join(re.findall(r"alt=[\"']([^\"']*)", html))
-            if len(alt.split()) < 3:
-                yield f"cell {i}: a drawing without alternative text"
-            kind, _, file = target.partition("attachment:")
-            if not kind and file not in cell.get("attachments", {}):
-                yield f"cell {i}: {file} is not embedded: run python notebooks/build.py --stamp"
 
 
 def exercises_are_complete(notebook, name):
@@ -461,17 +184,6 @@ def links_resolve(notebook, name):
                 yield f"cell {i}: there is no section for the link #{anchor}"
 
 
-def ends_with_summary_and_exercises(notebook, name):
-    """Every notebook of the course but the map."""
-    if name.startswith("00") or "/" in name:
-        return
-    sections = [text for level, text in headings(notebook) if level == 2]
-    if sections[-2:] != ["Summary", "Exercises"]:
-        yield f"the last two sections must be Summary and Exercises; found {sections[-2:]}"
-    if not any(t.endswith(":stub") for c in notebook.cells for t in tags(c)):
-        yield "no cell is tagged as the stub of an exercise"
-
-
 def plain_python_only(notebook, name):
     """No star imports, no shell, no history: it runs on Windows and under nbval."""
     for i, cell in code_cells(notebook):
@@ -515,28 +227,16 @@ def is_in_its_final_form(notebook, name):
 
 
 RULES = [
-    is_short,
-    visible_cells_are_short,
-    folded_cells_are_folded,
-    imports_stand_in_one_cell,
-    code_writes_no_prose,
-    code_is_plain,
-    no_private_names,
     predictions_are_scored,
     setup_is_stamped,
-    figures_are_described,
-    drawings_have_words,
-    begins_with_title_and_question,
     shows_the_machine,
     executed_in_order,
     no_stored_errors,
     nothing_on_stderr,
     no_machine_path,
-    no_literal_timing,
     exercises_are_complete,
     ignored_cells_assert,
     links_resolve,
-    ends_with_summary_and_exercises,
     plain_python_only,
     claims_are_borne_out,
     tags_are_known,
@@ -548,13 +248,7 @@ def by_name(value):
     return getattr(value, "__name__", None)
 
 
-def name_of(path):
-    """`notebooks/deeper/guards.ipynb` -> "deeper/guards"."""
-    return path.relative_to(FOLDER).with_suffix("").as_posix()
-
-
-NOTEBOOKS = {name_of(path): path for path in build.find([])}
-COURSE = sorted(set(FOLDER.glob("[0-9]*.ipynb")) - set(FOLDER.glob("00-*.ipynb")))
+NOTEBOOKS = {style.name_of(path): path for path in build.find([])}
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -713,61 +407,43 @@ def with_drawing(text):
     return good(md(f"![{text}](https://d2l.ai/ring.png)"))
 
 
-DRAWN = [code(f"draw({i})", outputs=[FIGURE]) for i in range(MOST_FIGURES + 1)]
-LONG = "\n".join(f"x{i} = {i}" for i in range(MOST_LINES_A_CELL + 1))
+DRAWN = [code(f"draw({i})", outputs=[FIGURE]) for i in range(style.MOST_FIGURES + 1)]
+LONG = "\n".join(f"x{i} = {i}" for i in range(style.MOST_LINES_A_CELL + 1))
 BAD = {
-    is_short: [
-        with_words("word " * LIMITS[""][0]),
-        put("Double it.", "word " * LIMITS[""][0]),
-        good(*[code(f"x = {i}\n" * 10) for i in range(LIMITS[""][1] // 10)]),
-        good(*[code(f"x = {i}") for i in range(MOST_CELLS)]),
+    style.is_short: [
+        with_words("word " * style.LIMITS[""][0]),
+        good(*[code(f"x = {i}\n" * 10) for i in range(style.LIMITS[""][1] // 10)]),
         good(*DRAWN),
-        good(*DRAWN[1:], md("![A plan.](plan.png)")),
     ],
-    visible_cells_are_short: [with_code(LONG)],
-    folded_cells_are_folded: [
+    style.visible_cells_are_short: [with_code(LONG)],
+    style.folded_cells_are_folded: [
         without("#@title Imports", "tags"),
-        without("#@title Imports", "cellView"),
-        without("#@title Imports", "jupyter"),
-        put("#@title Imports", "# Imports"),
     ],
-    imports_stand_in_one_cell: [
+    style.imports_stand_in_one_cell: [
         with_code("import json"),
-        good(folded("#@title More\nimport json")),
     ],
-    code_writes_no_prose: [
+    style.code_writes_no_prose: [
         with_code("Markdown(f'**{n}** times')"),
-        with_code("display(HTML('<b>so</b>'))"),
         with_code("print('one word after the other makes a sentence at last')"),
-        with_code("print(f'it takes {n} of them', 'and then some more of the others')"),
-        with_code("sys.stdout.write('one word after the other makes a sentence at last')"),
     ],
-    code_is_plain: [
+    style.code_is_plain: [
         with_code("if (n := len(x)) > 1:\n    pass"),
         with_code("f = lambda x=1: x"),
-        with_code("f = lambda *, x=1: x"),
-        with_code("x = l  # noqa: E741"),
         with_code("os.environ['D2LPERF_STRICT'] = '1'"),
-        with_code("if os.name == 'nt':\n    pass"),
     ],
-    no_private_names: [
-        with_code("torch._C._cuda_init()"),
+    style.no_private_names: [
         with_code("net._modules"),
         with_code("from torch._inductor import config"),
-        with_code("import torch._C"),
     ],
     predictions_are_scored: [
         drop(SCORE),
         with_code("predict('thrice', 3.0).score(3)"),
         with_code("q = predict('thrice', 3.0)"),
-        with_code("ps = [predict('a', 1), predict('b', 1), predict('c', 1)]\nps[0].score(1)"),
         drop("predictions()"),
     ],
-    begins_with_title_and_question: [
+    style.begins_with_title_and_question: [
         put("# Doubling", "## Doubling"),
-        put("How long does it take? You will be able to tell in two minutes.", ""),
         put("in two minutes", "soon"),
-        with_words("# Another title"),
     ],
     setup_is_stamped: [
         put("Finds d2lperf", "Looks for d2lperf"),
@@ -792,27 +468,19 @@ BAD = {
         with_code("f", outputs=[shown(text_plain="PosixPath('/tmp/tmpab12/x')")]),
         with_code("f", outputs=[shown(text_html="<b>C:\\Users\\someone</b>", text_plain="x")]),
     ],
-    no_literal_timing: [
+    style.no_literal_timing: [
         with_words("TorchScript needs 28 µs here."),
-        with_words("It takes 1.5 seconds to compile."),
         with_words("This is 3.5 × the speed."),
-        with_words("It is 3 times faster."),
-        with_words("| tool | time |\n|---|---|\n| timeit | 12 ms |"),
-        with_words("| tool | time |\n|---|---|\n| timeit | 12 ms |", "published"),
-        with_words("<details><summary>Why</summary>It took 3 ms.</details>"),
         with_words("The first one takes some\nminutes."),
-        with_words("That is a question of seconds for each request."),
     ],
-    figures_are_described: [
-        good(md("Draw."), code("draw()", outputs=[FIGURE]), code("x = 1")),
+    style.few_predictions_a_section: [
+        with_code("p = [predict('a', 1), predict('b', 1), predict('c', 1), predict('d', 1)]")
+    ],
+    style.figures_are_described: [
         good(md("Draw."), code("draw()", outputs=[FIGURE]), md("## Next\n\nAnother thing.")),
-        good(md("Draw."), code("draw()", outputs=[FIGURE]), md("Thus")),
     ],
-    drawings_have_words: [
+    style.drawings_have_words: [
         with_drawing(""),
-        with_drawing("ring"),
-        with_words('<img src="https://d2l.ai/ring.png">'),
-        raw(lambda nb: nb.cells.append(md("![A ring of four.](attachment:none.png)"))),
     ],
     exercises_are_complete: [
         drop("twice = None"),
@@ -829,10 +497,8 @@ BAD = {
         with_words("See [there](#Nowhere)."),
         with_words("![Some other words.](img/none.svg)"),
     ],
-    ends_with_summary_and_exercises: [
+    style.ends_with_summary_and_exercises: [
         put("## Summary", "## Result"),
-        put("## Exercises", "### Exercises"),
-        drop("twice = None"),
     ],
     plain_python_only: [
         with_code("!ls"),
@@ -893,7 +559,7 @@ FINE = {
 }
 
 
-@pytest.mark.parametrize("rule", RULES, ids=by_name)
+@pytest.mark.parametrize("rule", [*RULES, *style.RULES], ids=by_name)
 def test_rule_has_a_bad_notebook(rule):
     assert BAD[rule]
 
@@ -912,15 +578,15 @@ def test_rule_catches(rule, notebook):
 
 @pytest.mark.parametrize("notebook", FINE.values(), ids=FINE)
 def test_no_rule_minds(notebook):
-    assert not [problem for rule in RULES for problem in rule(notebook, "99-fine")]
+    assert not [problem for rule in [*RULES, *style.RULES] for problem in rule(notebook, "99-fine")]
 
 
 def test_the_map_and_deeper_notebooks_need_no_exercises():
     notebook = good()
     notebook.cells = notebook.cells[:7]
     for name in ("00-start-here", "deeper/guards"):
-        assert not list(ends_with_summary_and_exercises(notebook, name))
-    assert list(ends_with_summary_and_exercises(notebook, "01-measuring"))
+        assert not list(style.ends_with_summary_and_exercises(notebook, name))
+    assert list(style.ends_with_summary_and_exercises(notebook, "01-measuring"))
     links = with_words("See [notebook 00](../build.py).")
     assert not list(links_resolve(links, "deeper/guards")) and list(links_resolve(links, "01-a"))
 

@@ -45,12 +45,6 @@ def test_a_failure_or_a_late_notebook_is_told(capsys, seconds, fails_in, quiet, 
     assert ("what 00-a.ipynb said" in printed) == bool(fails_in)
 
 
-def test_notebooks_with_processes_may_take_longer():
-    for name in ("07-c.ipynb", "09-c.ipynb"):
-        assert strict.verdict({name: [110.0]}, [], {}, quiet=True) == 0
-    assert strict.verdict({"06-c.ipynb": [110.0]}, [], {}, quiet=True) == 1
-
-
 @pytest.mark.parametrize(
     "outcomes, quiet, status",
     [
@@ -64,28 +58,6 @@ def test_a_claim_that_is_never_borne_out_is_told(capsys, outcomes, quiet, status
     assert strict.verdict({"00-a.ipynb": [1.0] * 5}, [], claims, quiet) == status
     held = outcomes.get("borne out", 0)
     assert f"| 00-a.ipynb | x is faster than y | {held} in 5 runs | " in capsys.readouterr().out
-
-
-def test_an_unknown_notebook_is_told(tmp_path):
-    (tmp_path / "00-a.ipynb").touch()
-    (tmp_path / "01-b.ipynb").touch()
-    assert [p.name for p in strict.chosen(["01"], tmp_path)] == ["01-b.ipynb"]
-    (tmp_path / "deeper").mkdir()
-    (tmp_path / "deeper" / "01-c.ipynb").touch()
-    assert [p.name for p in strict.chosen(["deeper/01", "00"], tmp_path)] == [
-        "00-a.ipynb",
-        "01-c.ipynb",
-    ]
-    assert len(strict.chosen([], tmp_path)) == 3
-    with pytest.raises(FileNotFoundError, match=r"no notebook 77 .*there are 00-a.*deeper/01-c"):
-        strict.chosen(["77"], tmp_path)
-
-
-def test_the_strict_run_is_the_tests_own(tmp_path, monkeypatch):
-    """A notebook that is not there fails, with pytest's own words."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # they take seconds
-    passed, said, claims = strict.strictly(tmp_path / "77-none.ipynb")
-    assert not passed and "77-none.ipynb" in said and claims == []
 
 
 def test_claims_are_noted_where_it_is_asked(monkeypatch, tmp_path, capsys):

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
 
+from d2lperf import _compat
+from d2lperf._compat import TorchDispatchMode
 from d2lperf.counting import classes, places, products
 
 __all__ = ["Operation", "OperationCounter"]
@@ -63,7 +63,7 @@ class Touched(NamedTuple):
 def touched_by(func: Any, args: tuple, kwargs: dict, made: Any) -> Touched:
     """Return the tensors of an operation; what `out=` names is written and not read."""
     given = {**dict(enumerate(args)), **kwargs}
-    takes = [(given.get(a.name, given.get(i)), a) for i, a in enumerate(func._schema.arguments)]
+    takes = [(given.get(a.name, given.get(i)), a) for i, a in enumerate(_compat.arguments_of(func))]
     read = places.tensors_in([value for value, a in takes if not a.is_out])
     written = places.tensors_in([v for v, a in takes if a.alias_info and a.alias_info.is_write])
     if "batch_norm" in func.overloadpacket.__name__ and not written:
@@ -192,7 +192,7 @@ class OperationCounter(TorchDispatchMode):
         def copied(value: Any) -> Any:
             return written.get(id(value), value)
 
-        args, kwargs = tree_map(copied, (args, kwargs))
+        args, kwargs = _compat.map_leaves(copied, (args, kwargs))
         samples_s: list[float] = []
         while len(samples_s) < MOST_ALONE and sum(samples_s) < ALONE_S:
             self.wait()

@@ -13,7 +13,8 @@ import math
 from typing import Any
 
 import torch
-from torch.utils._pytree import tree_leaves
+
+from d2lperf import _compat
 
 __all__ = ["NEW_BYTES", "RecentlyUsed"]
 
@@ -29,7 +30,9 @@ _COMPRESSED = {
 
 def tensors_in(values: Any) -> list[torch.Tensor]:
     """The tensors in nested values, each once."""
-    found = {id(value): value for value in tree_leaves(values) if isinstance(value, torch.Tensor)}
+    found = {
+        id(value): value for value in _compat.leaves(values) if isinstance(value, torch.Tensor)
+    }
     return list(found.values())
 
 

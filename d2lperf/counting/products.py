@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import flop_registry
+
+from d2lperf import _compat
 
 __all__ = ["product_flops"]
 
@@ -69,10 +70,11 @@ def product_flops(func: Any, args: tuple, kwargs: dict, made: Any) -> float | No
     if name in _IN_PLACE:
         name = name.rstrip("_")
     packet = getattr(torch.ops.aten, name.replace("_for_cpu", ""), func.overloadpacket)
+    formula = _compat.flop_formula(packet)
     if name in _OWN:
         flops = _OWN[name](*args)
-    elif packet in flop_registry:
-        flops = float(flop_registry[packet](*args, **kwargs, out_val=made))
+    elif formula is not None:
+        flops = float(formula(*args, **kwargs, out_val=made))
     else:
         return None
     first = next((a for a in args if isinstance(a, torch.Tensor)), None)

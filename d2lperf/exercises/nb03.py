@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from d2lperf import _compat
 from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
 from d2lperf.exercises.values import as_list, as_number, close, off
 
@@ -286,7 +287,7 @@ class _OnDevice(torch.Tensor):
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         if name in ("numpy", "__array__"):
             raise TypeError("a tensor on a device cannot become NumPy's: copy it by .cpu() first")
-        with torch._C.DisableTorchFunctionSubclass():
+        with _compat.plain_calls():
             indexed = name in ("__getitem__", "__setitem__") and _masked(args[1])
             fetched = name == "to" and "cpu" in map(str, (*args[1:], *kwargs.values()))
             if name in _ASKING or indexed or fetched:
@@ -323,7 +324,7 @@ def check_never_asks(best_and_mean: Callable[[Iterator[torch.Tensor]], Any]) -> 
         with _AskingFactories():
             found = best_and_mean(losses)
         asked = list(_OnDevice.asked)
-        with torch._C.DisableTorchFunctionSubclass():
+        with _compat.plain_calls():
             if isinstance(found, torch.Tensor) or any(
                 isinstance(value, torch.Tensor) for value in as_list(found) or []
             ):

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
+from d2lperf import _compat
+
 __all__ = ["ScriptError", "step_of", "time_limit"]
 
 CALLS = 2  # the step is stopped at this call: the first one may set things up
@@ -188,7 +190,7 @@ def time_limit(seconds: float, what: str, advice: str) -> Iterator[None]:
     main = threading.get_ident()
 
     def expire() -> None:
-        frame = sys._current_frames().get(main)
+        frame = _compat.frame_of(main)
         where = f" It is in {_innermost(frame)}." if frame else ""
         print(f"error: {what} has not ended after {seconds:g} s.{where} {advice}", file=sys.stderr)
         sys.stderr.flush()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import sysconfig
 import threading
 from collections import Counter
@@ -10,6 +9,8 @@ from pathlib import Path
 from types import FrameType, TracebackType
 
 import torch
+
+from d2lperf import _compat
 
 __all__ = ["StackSampler"]
 
@@ -27,7 +28,8 @@ class StackSampler:
     """
 
     def __init__(self, every_s: float = EVERY_S):
-        self.every_s, self.seen = every_s, Counter()
+        self.every_s = every_s
+        self.seen: Counter[str] = Counter()
         self._ended = threading.Event()
 
     def __enter__(self) -> StackSampler:
@@ -47,7 +49,7 @@ class StackSampler:
 
     def _watch(self, thread: int) -> None:
         while not self._ended.wait(self.every_s):
-            frame = sys._current_frames().get(thread)
+            frame = _compat.frame_of(thread)
             name = name_of(frame) if frame else None
             if name:
                 self.seen[name] += 1

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from d2lperf._compat import TorchDispatchMode
 from d2lperf.counting import places
 from d2lperf.counting.counter import touched_by
 

@@ -168,7 +168,15 @@ def warn_if_unfinished(name: str, result: Any, stacklevel: int) -> None:
         )
 
 
-def check_results(name: str, baseline: str, expected, result, check, rtol=None, atol=None) -> None:
+def check_results(
+    name: str,
+    baseline: str,
+    expected: Any,
+    result: Any,
+    check: Any,
+    rtol: float | None = None,
+    atol: float | None = None,
+) -> None:
     """Raise ResultsDiffer if the result of a function is not the one `expected`, the baseline's."""
     cause = None
     if callable(check):

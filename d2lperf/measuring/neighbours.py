@@ -11,7 +11,7 @@ import math
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import psutil
@@ -110,7 +110,7 @@ class Share(NamedTuple):
 class Neighbours:
     """Looks in windows at what other processes do, and at how many threads of ours are at work."""
 
-    def __init__(self, instruments) -> None:
+    def __init__(self, instruments: Any) -> None:
         self._clock, self._others = instruments.clock, instruments.others_clock
         self._waiting = instruments.waiting_clock
         self._cpu, self._thread = instruments.cpu_clock, instruments.thread_clock

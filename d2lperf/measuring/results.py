@@ -277,7 +277,7 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
         columns = [*times, *same, "samples"]
         return pd.DataFrame.from_dict(rows, "index", columns=columns).rename_axis("name")
 
-    def plot(self, ax=None, *, kind: str = "times"):
+    def plot(self, ax: Any = None, *, kind: str = "times") -> Any:
         """Draw all samples, or with kind="ratios" the intervals of the ratios; return the axes."""
         from d2lperf import plotting
 
@@ -375,7 +375,9 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
             return other, claims.same(other, widest(self.margin) if within is None else within)
         return other, claims.at_most(other, at_most)
 
-    def break_even(self, name: str, other: str | None = None, *, before_s=0.0) -> BreakEven:
+    def break_even(
+        self, name: str, other: str | None = None, *, before_s: float = 0.0
+    ) -> BreakEven:
         """Return after how many calls `name` has paid back its slow first calls.
 
         The cost is what the calls of the warm-up took beyond the quiet level, more than those of
@@ -395,10 +397,10 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
                 return math.inf
             return max(1.0, math.ceil(cost_s / (call_s * (1 - ratio))))
 
-        ends = map(calls, (found.ratio, found.low, found.high))
-        return BreakEven(name, other, *ends, found.verdict)
+        mean, low, high = map(calls, (found.ratio, found.low, found.high))
+        return BreakEven(name, other, mean, low, high, found.verdict)
 
-    def against(self, earlier: Comparison):
+    def against(self, earlier: Comparison) -> Any:
         """Compare this run with an earlier one, such as before an update: what has changed?
 
         Times of two days cannot be compared, because the machine's speed differs; times relative

@@ -247,7 +247,9 @@ def phase_values(samples: list[float]) -> PhaseValues:
     return PhaseValues(ordered[i], ordered[-1 - i])
 
 
-def common_plans(subjects: list[Subject], calls_s: dict[str, float], within=2.0) -> dict[str, Plan]:
+def common_plans(
+    subjects: list[Subject], calls_s: dict[str, float], within: float = 2.0
+) -> dict[str, Plan]:
     """Plan all phases; functions of like speed, by the factor `within`, get the very same layout.
 
     With different numbers of calls, two copies of one function were judged different.

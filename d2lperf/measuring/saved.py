@@ -59,7 +59,7 @@ class Saved:
         return asdict(self)
 
     @classmethod
-    def load(cls, path: str | Path):
+    def load(cls, path: str | Path) -> Any:
         """Return what `save` wrote, in any version; ValueError where it cannot be understood."""
         file = Path(path).name
         try:
@@ -74,7 +74,7 @@ class Saved:
         raise ValueError(f"{file} holds a {kind}, not a {cls.__name__}: use {kind}.load().")
 
     @classmethod
-    def made_of(cls, values: dict):
+    def made_of(cls, values: dict) -> Any:
         """Make a result of plain values; unknown names are ignored, defaults may be missing."""
         made = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
         for name, make in cls.made_by.items():

@@ -112,7 +112,15 @@ def report(value: Any) -> None:
     worker.reporter(value)
 
 
-def _check(fn, args, on_report, workers, threads, timeout_s, deadline_s) -> None:
+def _check(
+    fn: Any,
+    args: Any,
+    on_report: Any,
+    workers: Any,
+    threads: Any,
+    timeout_s: Any,
+    deadline_s: Any,
+) -> None:
     if not callable(fn):
         raise TypeError(f"launch takes a function, but got {fn!r}. Write launch(fn, args=(x,)).")
     if on_report is not None and not callable(on_report):
@@ -171,7 +179,7 @@ def _backend_of(kind: str) -> str | None:
     return None if theirs == "gloo" else theirs
 
 
-def _member(fn, args, workers, port, group) -> Any:
+def _member(fn: Callable, args: Any, workers: int, port: int, group: Any) -> Any:
     """Runs in a worker: join the group, call the function."""
     rank, loopback = worker.here.index, "lo0" if sys.platform == "darwin" else "lo"
     os.environ.update(

@@ -104,7 +104,7 @@ class Here:
             while True:
                 kind, task = receive(self._link)
                 if kind == "where":
-                    frame = _compat.frame_of(threading.main_thread())
+                    frame = _compat.frame_of(threading.main_thread().ident)
                     place = place_of("is at", traceback.extract_stack(frame))
                     self.send("where", "its place", place)
                 else:

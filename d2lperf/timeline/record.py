@@ -6,13 +6,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
-from torch._C._profiler import _ExperimentalConfig
 from torch.autograd import DeviceType
 
+from d2lperf import _compat
 from d2lperf.device import synchronize
 from d2lperf.timeline.lanes import HOST, Entry, Interval
 from d2lperf.timeline.timeline import Timeline, TimelineError, thread_label
@@ -84,7 +83,7 @@ def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
 
 def _profile(fn: Callable[[], Any]) -> Profile:
     """Run `fn` once under torch's profiler."""
-    if _profiling() or not _one_at_a_time.acquire(blocking=False):
+    if _compat.profiling() or not _one_at_a_time.acquire(blocking=False):
         raise TimelineError("a profiler is running, and torch can only have one. Stop it first.")
     names, hook = {}, threading.getprofile()
 
@@ -96,9 +95,7 @@ def _profile(fn: Callable[[], Any]) -> Profile:
     try:
         # The profiler's library logs to stderr unless told otherwise before its first use.
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-        config = None
-        with suppress(TypeError):  # torch 2.6 cannot record other threads
-            config = _ExperimentalConfig(profile_all_threads=True)
+        config = _compat.all_threads_config()
         # By default it records every kind of device that torch can record and this machine has.
         profiler = torch.profiler.profile(experimental_config=config)
         profiler.start()
@@ -109,7 +106,8 @@ def _profile(fn: Callable[[], Any]) -> Profile:
         synchronize()
     finally:
         threading.setprofile(hook)
-        if alive := _profiling():  # stopping it twice would crash
+        alive = _compat.profiling()
+        if alive:  # stopping it twice would crash
             profiler.stop()
         _one_at_a_time.release()
     if not alive:
@@ -118,11 +116,6 @@ def _profile(fn: Callable[[], Any]) -> Profile:
     names |= {thread.native_id: thread_label(thread) for thread in found}
     # The public list, profiler.events(), takes much longer and drops some nested spans.
     return Profile(profiler.profiler.kineto_results.events(), names, called_ns)
-
-
-def _profiling() -> bool:
-    """Whether a profiler of torch is running, in this thread or for all."""
-    return torch.autograd._profiler_enabled() or torch.autograd.profiler._is_profiler_enabled
 
 
 def _place(event: Any) -> Place | None:

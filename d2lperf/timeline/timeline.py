@@ -264,13 +264,13 @@ class Timeline:
 
     def plot(
         self,
-        ax=None,
+        ax: Any = None,
         *,
         depth: int | None = 1,
-        lanes=None,
+        lanes: Any = None,
         length_s: float | None = None,
         palette: Mapping[str, str] | None = None,
-    ):
+    ) -> Any:
         """Draw a row for each lane, with a bar for each span; return the axes.
 
         Args:

@@ -1,0 +1,36 @@
+"""How a reader's program sees the types of the package: mypy checks it, nobody runs it."""
+
+from typing import Literal
+
+import torch
+from typing_extensions import assert_type  # torch brings it
+
+import d2lperf
+from d2lperf.measuring.verdict import Verdict
+
+
+def work() -> torch.Tensor:
+    return torch.ones(3)
+
+
+def program() -> None:
+    measured = d2lperf.measure(work, threads=1)
+    assert_type(measured, d2lperf.Measurement)
+    assert_type(measured.median_s, float)
+
+    found = d2lperf.compare({"one": work, "other": work}, baseline="one")
+    assert_type(found, d2lperf.Comparison)
+    assert_type(found["other"], d2lperf.Ratio)
+    assert_type(found["other"].verdict, Verdict)
+    assert_type(list(found), list[str])
+    assert_type(
+        found.expect("other", faster_than="one").outcome,
+        Literal["borne out", "contradicted", "open"],
+    )
+    found.require("other", at_most=1.1)
+
+    assert_type(d2lperf.record(work), d2lperf.Timeline)
+    assert_type(d2lperf.measure_ceilings(), d2lperf.Ceilings)
+    assert_type(d2lperf.try_gpu(), torch.device)
+    assert_type(d2lperf.try_all_gpus(), list[torch.device])
+    assert_type(d2lperf.describe_machine(), d2lperf.Machine)
