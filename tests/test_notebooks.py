@@ -249,6 +249,7 @@ def by_name(value):
 
 
 NOTEBOOKS = {style.name_of(path): path for path in build.find([])}
+COURSE = sorted(set(FOLDER.glob("[0-9]*.ipynb")) - set(FOLDER.glob("00-*.ipynb")))
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
