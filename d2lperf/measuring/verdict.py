@@ -108,7 +108,7 @@ class Ratio(Timed):
     @property
     def statement(self) -> str:
         """The verdict as it is shown: 'faster', or 'no difference above 3 %'."""
-        if self.verdict == NO_DIFFERENCE:
+        if self.within is not None:
             return f"{NO_DIFFERENCE} above {100 * self.within:.0f} %"
         return self.verdict
 
