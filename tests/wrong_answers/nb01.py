@@ -52,9 +52,8 @@ WRONG = {
         "def turns(n, rng):\n    return [''.join(rng.sample('AABB', 4)) for _ in range(n)]",
         # a generator of its own
         "def turns(n, rng):\n"
-        "    import random
-
-    own = random.Random()\n"
+        "    import random\n"
+        "    own = random.Random()\n"
         "    return [own.choice(['ABBA', 'BAAB']) for _ in range(n)]",
         # chance chooses once, then strict alternation
         """\
