@@ -103,6 +103,8 @@ class Run:
         if budget_s is not None:
             return self.began + budget_s
         slow_s = 3 * self._needed_s(quickest=True)
+        if self.neighbours is not None and self.neighbours.refusal():
+            slow_s = 0.0  # a neighbour makes them slow: more time would not give a verdict
         after_s = max(WATCH_S * self.shares, min(slow_s, MOST_SLOW_S))
         return max(self.began + LIMIT_S * self.shares, began + after_s)
 
@@ -130,8 +132,13 @@ class Run:
             turns.take()
             rounds_of_build += 1
             since_window = min(since_window, turns.count)
+            # Room for the check for thread pools, where there will be one.
+            reserve_s = len(self.subjects) * CHECK_S if self._threaded else 0.0
+            ends = self._ends(budget_s, began)
+            ends -= min(reserve_s, 0.2 * (ends - self.began))
+            last = self.clock() + turns.round_s() > ends
             looks = self.neighbours.window_ended
-            if looks:
+            if looks or last:
                 if self.neighbours.end_window():
                     # A parallel region waits for a thread that a neighbour keeps from its core.
                     turns.drop(since_window)
@@ -145,10 +152,7 @@ class Run:
                 # A neighbour can hit one function for a while: two looks must say that it varies.
                 if varied <= {"", *before} and self._all_known(ratios, now - began):
                     return
-            ends = self._ends(budget_s, began)
-            # Room for the check for thread pools, where there will be one.
-            reserve_s = len(self.subjects) * CHECK_S if self._threaded else 0.0
-            if now + turns.round_s() > ends - min(reserve_s, 0.2 * (ends - self.began)):
+            if last:
                 return
 
     def _renew_build(self) -> None:

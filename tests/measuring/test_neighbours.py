@@ -11,6 +11,7 @@ from clocks import FakeClock
 
 from d2lperf.measuring import neighbours
 from d2lperf.measuring.compare import compare, measure
+from d2lperf.measuring.defaults import LIMIT_S
 from d2lperf.measuring.instruments import using
 from d2lperf.measuring.neighbours import Neighbours, OthersTime
 
@@ -20,11 +21,11 @@ def clock():
     return FakeClock()
 
 
-def regions(clock, count):
-    """A function of 1 ms with so many parallel regions: each waits for a core that is taken."""
+def regions(clock, count, call_s=1e-3):
+    """A function with so many parallel regions: each waits for a core that is taken."""
 
     def run():
-        clock.now += 1e-3 * (1 + (count if clock.others > 0.5 else 0))
+        clock.now += call_s * (1 + (count if clock.others > 0.5 else 0))
 
     return run
 
@@ -48,6 +49,16 @@ def test_functions_with_threads_get_no_verdict_beside_a_steady_load(clock):
     assert "note: other processes kept 1.0 of 2 cores busy meanwhile" in str(found)
     assert found.elapsed_s <= 4
     assert len(found["many"].samples_s) > 10, "nothing is lost"
+
+
+def test_functions_that_only_a_neighbour_makes_slow_get_no_more_time(clock):
+    """So slow beside it that an interval would need more than the usual limit."""
+    clock.cpu_share, clock.others = 2.0, 1.0
+    functions = {"one": regions(clock, 1, 0.03), "many": regions(clock, 10, 0.03)}
+    with using(clock.instruments()):
+        found = compare(functions, check=False, progress=False)
+    assert found["many"].verdict == "not decided"
+    assert found.elapsed_s <= 2 * LIMIT_S
 
 
 @pytest.mark.parametrize(
