@@ -112,9 +112,8 @@ def targets_of_snippets(rows: list[Trial]) -> list[Target]:
         kind[t.truth].append(t)
     conditions = [c for c in CONDITIONS if any(t.condition == c for t in rows)]
     nulls, real = kind["null"], kind["3 %"] + kind["10 %"]
-    false = at_most("false verdicts, pooled", nulls, called, MOST_FALSE)
-    enough = len(nulls) >= LEAST_NULLS
-    found = [Target(false.reached and enough, f"{false.line}; of at least {LEAST_NULLS} nulls")]
+    enough = target(len(nulls) >= LEAST_NULLS, "nulls", str(len(nulls)), f"at least {LEAST_NULLS}")
+    found = [enough, at_most("false verdicts, pooled", nulls, called, MOST_FALSE)]
     for condition in conditions:
         part = [t for t in rows if t.condition == condition and decidable(t)]
         part_nulls = [t for t in part if t.truth == "null"]

@@ -62,6 +62,13 @@ def trial(truth, verdict, snippet="python", condition="quiet"):
     )
 
 
+def test_a_study_with_too_few_nulls_does_not_reach_its_targets(tmp_path, capsys):
+    path = tmp_path / "trials.json"
+    verdicts.save(path, [t for t in trials_with() if t.truth != "null"] + [trial("null", 0)] * 8)
+    assert verdicts.main(["--load", str(path), "--check"]) == 1
+    assert "missed: nulls: 8 (at least 160)" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("changes", "missed"),
     [
