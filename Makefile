@@ -80,8 +80,8 @@ lint: $(READY)
 
 # The book's library comes without its pins of 2023, which Python 3.12 and later cannot install.
 $(READY): requirements.lock pyproject.toml
-	@$(PYTHON) -c "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 15))" || { \
-	  echo "d2lperf needs Python 3.10 to 3.14, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
+	@$(PYTHON) -c "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))" || { \
+	  echo "d2lperf needs Python 3.10 to 3.13, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "Name another one, for example: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@"$(RUN)" -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear "$(VENV)" || { \
 	  echo "No virtual environment could be made (on Debian: apt install python3-venv)." >&2; exit 1; }
@@ -95,7 +95,7 @@ lock:
 	printf '%s\n' $(TORCH) | uv pip compile pyproject.toml --universal --python-version 3.10 \
 	  --extra notebooks --extra test --constraints - --upgrade --no-annotate --no-header --quiet \
 	  | grep -vE '^(nvidia|cuda|triton)' > requirements.lock.new
-	{ echo "# Written by 'make lock' from pyproject.toml, for Python 3.10 to 3.14."; \
+	{ echo "# Written by 'make lock' from pyproject.toml, for Python 3.10 to 3.13."; \
 	  cat requirements.lock.new; } > requirements.lock
 	rm requirements.lock.new
 

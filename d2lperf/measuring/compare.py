@@ -132,8 +132,8 @@ def compare(
       that is larger). X is its farthest end, rounded up.
     * *not decided*: the interval is wider. The reason says why, and which budget would decide.
 
-    More data turns "not decided" into one of the others and lowers X. It never takes a verdict
-    back.
+    More rounds usually narrow the interval. A narrower interval inside it says at least as much: X
+    is at most as large, and *faster* or *slower* stays.
 
     It compares lower quartiles, in rounds that seem undisturbed. The mean over many calls,
     disturbances included, is another quantity. The first call is reported separately. Sampling goes

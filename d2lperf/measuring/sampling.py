@@ -5,7 +5,8 @@
 * A *phase* is a few untimed calls, then up to five samples. Its value is their lower quartile.
 * A *round* runs every function's phase in a random order and then in the mirrored one, so that a
   steady drift cancels exactly: ABBA or BAAB for two functions.
-* A round in which a phase goes far beyond its plan is discarded and counted.
+* A round in which a phase goes far beyond its plan is discarded and counted. So is, once all are
+  taken, one whose turns together lie far above their quiet level (`stats.quiet_rounds`).
 """
 
 from __future__ import annotations

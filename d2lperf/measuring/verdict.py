@@ -7,8 +7,8 @@ The four outcomes, with the margin m (2 % by default):
   margin, if that is larger). X is its farthest end, rounded up to whole per cent.
 * *not decided*: the interval is wider. The reason says why, and which budget would decide.
 
-A verdict is a statement about the interval, so more data never takes it back: of two nested
-intervals the inner one says at least as much as the outer one.
+A verdict is a statement about the interval: of two nested intervals the inner one says at least
+as much as the outer one.
 """
 
 from __future__ import annotations

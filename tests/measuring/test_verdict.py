@@ -1,4 +1,4 @@
-"""What an interval says: the four outcomes, and that more data never takes one back."""
+"""What an interval says: the four outcomes, and that a sharper one says at least as much."""
 
 import math
 
@@ -46,7 +46,7 @@ ends = st.floats(0.3, 3.0) | st.floats(0.93, 1.07)
 
 
 @given(st.tuples(ends, ends, ends, ends).map(sorted), st.floats(0.0, 0.2))
-def test_more_data_never_takes_a_verdict_back(four, margin):
+def test_an_interval_inside_another_says_at_least_as_much(four, margin):
     """[0.98, 1.02] was decided and [1.002, 1.008], which lies inside, was not."""
     outer_low, low, high, outer_high = four
     outer, inner = decide(outer_low, outer_high, margin), decide(low, high, margin)
