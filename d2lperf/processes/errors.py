@@ -11,6 +11,7 @@ import sysconfig
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -108,7 +109,7 @@ def revived(failure: Failure, rank: int, label: str, who: str) -> BaseException:
             error = pickle.loads(failure.pickled)
     with suppress(Exception):
         if getattr(error, "rank", None) is None:
-            error.rank = rank
+            vars(error)["rank"] = rank
     error.__cause__ = WorkerTraceback(f"\n{who} raised this:\n{failure.text}")
     return error
 
@@ -154,7 +155,7 @@ class _Unbuilt(NamedTuple):
 
 def _read_error(kind: type, args: tuple, attributes: dict) -> BaseException:
     error = kind.__new__(kind, *args)
-    builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    builtin: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
     builtin.__init__(error, *args)
     vars(error).update(attributes)
     return error
@@ -167,16 +168,15 @@ def _said_of_others(error: BaseException) -> str:
         return ""
     message = "".join(traceback.format_exception_only(error))
     theirs = isinstance(error, dist.DistError)
-    if not theirs and not (_raised_by_libraries(error) and _SPEAKER.search(message)):
+    if not theirs and not (_raised_by_libraries(error.__traceback__) and _SPEAKER.search(message)):
         return ""
     if _LATE.search(message):
         return "late"
     return "lost" if _LOST.search(message) else ""
 
 
-def _raised_by_libraries(error: BaseException) -> bool:
-    """Whether torch.distributed raised it, or a call into C++."""
-    innermost = error.__traceback__
+def _raised_by_libraries(innermost: TracebackType) -> bool:
+    """Whether torch.distributed raised the error of this traceback, or a call into C++."""
     while innermost.tb_next is not None:
         innermost = innermost.tb_next
     file = innermost.tb_frame.f_code.co_filename
