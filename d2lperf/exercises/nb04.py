@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from d2lperf.exercises import Feedback, checker, failed, passed, show
 from d2lperf.exercises.patience import MEETING_S, NeverEnds, becomes, meeting, within_patience
@@ -159,7 +159,9 @@ def _span_of(tasks: Mapping[str, Any], lanes: Sequence[str]) -> tuple[float, dic
     for name in reversed(list(tasks)):
         after = [ahead[n] for n in ahead if name in tasks[n].needs]
         ahead[name] = tasks[name].cost + max(after, default=0)
-    free, end, start = dict.fromkeys(lanes, 0.0), {}, {}
+    free = dict.fromkeys(lanes, 0.0)
+    end: dict[str, float] = {}
+    start: dict[str, float] = {}
     while len(end) < len(tasks):
         options = []
         for name, task in tasks.items():
@@ -327,9 +329,18 @@ def check_waited_for(waited_for: Callable[[Timeline, str], tuple[float, float, s
 # --------------------------------------------------------------------------------- run_graph
 
 
-def _random_graph(seed: int, n: int) -> tuple[dict, dict, dict, list[str]]:
-    """Work, needs, right results, and a list that notes each call."""
-    rng, names, calls = random.Random(seed), [f"t{k}" for k in range(n)], []
+class _Graph(NamedTuple):
+    """Tasks by name: functions, what each needs, right results; and the calls so far."""
+
+    work: dict[str, Callable]
+    needs: dict[str, list[str]]
+    right: dict[str, int]
+    calls: list[str]
+
+
+def _random_graph(seed: int, n: int) -> _Graph:
+    rng, names = random.Random(seed), [f"t{k}" for k in range(n)]
+    calls: list[str] = []
     needs = {
         name: sorted(rng.sample(names[:k], min(k, rng.randrange(4))))
         for k, name in enumerate(names)
@@ -347,7 +358,7 @@ def _random_graph(seed: int, n: int) -> tuple[dict, dict, dict, list[str]]:
     for name in names:
         right[name] = work[name](*(right[need] for need in needs[name]))
     calls.clear()
-    return work, needs, right, calls
+    return _Graph(work, needs, right, calls)
 
 
 class _Broken(Exception):
