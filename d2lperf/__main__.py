@@ -83,13 +83,15 @@ def report(options: argparse.Namespace) -> str:
 
 def summary(found: Any, name: str) -> list[str]:
     """Return the lines about a step: time, share of waiting, limit, what would help most."""
-    from d2lperf.formats import format_interval, format_seconds
+    from d2lperf.formats import format_estimate, format_seconds
 
     lines = []
     if found.measurement:
         low, high = found.measurement.interval_s
-        interval = format_interval(low, high, format_seconds) if math.isfinite(high) else ""
-        lines += [f"one call of {name}: {format_seconds(found.measured_s)} {interval}".rstrip()]
+        took = format_seconds(found.measured_s)
+        if math.isfinite(high):
+            took = format_estimate(found.measured_s, low, high, format_seconds)
+        lines += [f"one call of {name}: {took}"]
         lines += [f"waiting, outside of torch's operations: {found.outside:.0%}"]
     lines += [f"predicted: {format_seconds(found.predicted_s)}", f"limit: {found.regime}"]
     worth = [lever for lever in found.levers() if lever.gain >= WORTH][:LEVERS]

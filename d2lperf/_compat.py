@@ -57,7 +57,8 @@ OPTIONAL = {
 def forget_exit_functions() -> None:
     """Forget what this process was told to do at its end."""
     atexit._clear()
-    weakref.finalize._registered_with_atexit = False
+    finalize: Any = weakref.finalize  # of whose attribute the type stubs know nothing
+    finalize._registered_with_atexit = False
 
 
 def run_exit_functions() -> None:
@@ -81,8 +82,8 @@ def ensure_fork_server() -> None:
 
 
 @contextmanager
-def no_script(name: str) -> Iterator[None]:
-    """In this block a process of this name is started without the caller's script.
+def no_script(worker: str) -> Iterator[None]:
+    """In this block the process named `worker` is started without the caller's script.
 
     multiprocessing sends each process the name of the script, which is then run again. It finds
     the name in `sys.modules["__main__"]`, which other threads need too. So what it sends is changed
@@ -90,9 +91,9 @@ def no_script(name: str) -> Iterator[None]:
     """
     really = spawn.get_preparation_data
 
-    def without_script(asked: str) -> dict[str, Any]:
-        data = really(asked)
-        if asked == name:
+    def without_script(name: str) -> dict[str, Any]:
+        data = really(name)
+        if name == worker:
             data.pop("init_main_from_name", None)
             data.pop("init_main_from_path", None)
         return data

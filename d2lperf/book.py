@@ -27,8 +27,10 @@ NAMES = (
 )
 
 # What d2l/torch.py imports at its top. pip knows all of them, but PIL, by the same name.
-REQUIREMENTS = ("IPython", "PIL", "matplotlib", "matplotlib_inline", "numpy", "pandas", "requests")
-REQUIREMENTS += ("scipy", "torchvision")
+REQUIREMENTS = (
+    *("IPython", "PIL", "matplotlib", "matplotlib_inline", "numpy", "pandas", "requests"),
+    *("scipy", "torchvision"),
+)
 
 _lock = threading.RLock()
 _book: ModuleType | None = None

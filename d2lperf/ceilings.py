@@ -154,12 +154,12 @@ def cache_sizes() -> dict[str, int]:
             text = subprocess.run(ask, capture_output=True, text=True, timeout=5).stdout
             found |= {f"L{level}": int(text)} if text.strip() not in ("", "0") else {}
         for folder in sorted(CACHES.glob("index*")):
-            level, kind, size = (
+            number, kind, size = (
                 (folder / n).read_text().strip() for n in ("level", "type", "size")
             )
             if kind != "Instruction":
                 scale = {"K": 1024, "M": MIB}.get(size[-1], 1)
-                found[f"L{level}"] = int(size.rstrip("KM")) * scale
+                found[f"L{number}"] = int(size.rstrip("KM")) * scale
     return found
 
 

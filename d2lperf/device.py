@@ -23,9 +23,10 @@ def cpu() -> torch.device:
 
 def accelerator_type() -> str:
     """Return the type of this machine's accelerator, "cuda" (as in the book) if there is none."""
-    if not torch.accelerator.is_available():
+    device = torch.accelerator.current_accelerator()
+    if device is None or not torch.accelerator.is_available():
         return "cuda"
-    return torch.accelerator.current_accelerator().type
+    return device.type
 
 
 def in_use() -> bool:

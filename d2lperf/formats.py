@@ -14,6 +14,8 @@ _PREFIXES = {"s": ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n"))} | dict.fr
     ("B", "B/s", "FLOP", "FLOP/s"), ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 )
 
+MOST_MORE = 3  # digits that a number may get so that the ends of an interval differ
+
 
 class Prefix(NamedTuple):
     """A prefix of a unit: how many units it stands for, and its letter."""
@@ -31,11 +33,12 @@ def prefix_for(value: float, unit: str) -> Prefix | None:
     return next((p for p in known if abs(value) >= 0.9995 * p.size), known[-1])
 
 
-def format_value(value: float, unit: str = "") -> str:
+def format_value(value: float, unit: str = "", step: float = math.inf) -> str:
     """Return a number in its unit: counts as they are, others with three significant digits.
 
     "s", "B", "B/s", "FLOP" and "FLOP/s" get a prefix (of powers of 1000: kB, MB, GB); any other
-    unit follows the number. nan is "unknown".
+    unit follows the number. nan is "unknown". With a `step` there are more digits where one unit
+    of the last place would be larger than it.
     """
     if math.isnan(value):
         return "unknown"
@@ -44,33 +47,69 @@ def format_value(value: float, unit: str = "") -> str:
     if prefix is not None:
         letter = prefix.letter
         whole = prefix.size == 1 and unit != "s"  # counts of bytes stay whole numbers
-        value = value if whole else value / prefix.size
+        if not whole:
+            value, step = value / prefix.size, step / prefix.size
     if isinstance(value, Integral):
         text = f"{int(value):,}"
     elif value == 0 or math.isinf(value):
         text = f"{value:g}"
     else:
         exponent = math.floor(math.log10(abs(value)) + math.log10(1.0005))  # of the rounded number
-        text = f"{value:,.{max(0, 2 - exponent)}f}" if -5 <= exponent < 7 else f"{value:.2e}"
+        places = _places(max(0, 2 - exponent), step)
+        text = f"{value:,.{places}f}" if -5 <= exponent < 7 else f"{value:.2e}"
     return f"{text} {letter}{unit}".rstrip()
 
 
 format_seconds = partial(format_value, unit="s")
 
 
+def _places(usual: int, step: float) -> int:
+    """Digits after the point: the usual ones, and up to three more until they tell `step`."""
+    if not 0 < step < math.inf:
+        return usual
+    needed = math.ceil(-math.log10(step) - 1e-9)
+    return max(usual, min(needed, usual + MOST_MORE))
+
+
+def step_between(low: float, high: float) -> float:
+    """Return the `step` with which the ends of an interval are two units or more apart."""
+    return (high - low) / 2
+
+
+def format_interval(low: float, high: float, show: Callable[..., str] = format_value) -> str:
+    """Return an interval with so many digits that its ends differ; 0 to inf is unknown.
+
+    Args:
+        low, high: the ends.
+        show: called as `show(end, step=...)`: `format_value`, perhaps with a unit.
+
+    >>> format_interval(1.103, 1.109)
+    '[1.103, 1.109]'
+    """
+    if low <= 0 and high == math.inf:
+        return "[unknown]"
+    step = step_between(low, high)
+    return f"[{show(low, step=step)}, {show(high, step=step)}]"
+
+
+def format_estimate(
+    value: float, low: float, high: float, show: Callable[..., str] = format_value
+) -> str:
+    """Return a number with its interval, all with the same digits: `1.106 [1.103, 1.109]`."""
+    return f"{show(value, step=step_between(low, high))} {format_interval(low, high, show)}"
+
+
+def _show_ratio(x: float, step: float) -> str:
+    """Three digits after the point, more after zeros, one from 10 on."""
+    usual = 3 if x < 10 else 1
+    if 0 < x < 0.1:
+        usual = 2 - math.floor(math.log10(x))
+    return f"{x:.{_places(usual, step)}f}"
+
+
 def format_ratio(ratio: float, low: float, high: float) -> str:
     """Return a time ratio with its interval: three digits after the point, more after zeros."""
-
-    def show(x: float) -> str:
-        digits = 2 - math.floor(math.log10(x)) if 0 < x < 0.1 else 3 if x < 10 else 1
-        return f"{x:.{digits}f}"
-
-    return "unknown" if math.isnan(ratio) else f"{show(ratio)} {format_interval(low, high, show)}"
-
-
-def format_interval(low: float, high: float, show: Callable[[float], str]) -> str:
-    """Return an interval, its ends as `show` writes them; 0 to inf is unknown."""
-    return f"[{show(low)}, {show(high)}]" if low > 0 or high < math.inf else "[unknown]"
+    return "unknown" if math.isnan(ratio) else format_estimate(ratio, low, high, _show_ratio)
 
 
 def print_line(line: str) -> None:

@@ -31,12 +31,12 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
     """
     code = code.strip()
     try:
-        body = ast.parse(code).body
+        statements = ast.parse(code).body
     except SyntaxError as error:
         where = f"line {error.lineno}: {(error.text or code).strip()}"
         raise UsageError(f"%compare: this is not Python, {where} ({error.msg})") from None
     functions: dict[str, Callable[[], Any]] = {}
-    for node in body:
+    for node in statements:
         name = ast.get_source_segment(code, node) or ""
         name = text = " ".join(name.split()) if "\n" in name else name
         if isinstance(node, ast.AnnAssign) and node.value is None and node.simple:
@@ -51,9 +51,8 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
         while name in functions:  # the same expression compared with itself
             copies += 1
             name = f"{text} ({copies})"
-        function = ast.parse("lambda: 0", mode="eval")
-        function.body.body = expression
-        functions[name] = eval(compile(function, f"<%compare {name}>", "eval"), namespace)
+        body = ast.fix_missing_locations(ast.Expression(_called_later(expression)))
+        functions[name] = eval(compile(body, f"<%compare {name}>", "eval"), namespace)
     if len(functions) < 2:
         raise UsageError(
             "%compare needs two expressions or more, such as %compare first() ; second(), but "
@@ -62,9 +61,17 @@ def contenders(code: str, namespace: dict[str, Any]) -> dict[str, Callable[[], A
     return functions
 
 
+def _called_later(expression: ast.expr) -> ast.Lambda:
+    """The expression as a function without arguments."""
+    nothing = ast.arguments([], [], None, [], [], None, [])
+    return ast.Lambda(nothing, expression)
+
+
 @magics_class
 class D2lperfMagics(Magics):
     """The magics of d2lperf."""
+
+    shell: InteractiveShell  # there as soon as the magics are registered
 
     @cell_magic
     def benchmark(self, line: str, cell: str) -> Any:
@@ -77,14 +84,17 @@ class D2lperfMagics(Magics):
         source = shell.transform_cell(cell)
         filename = shell.compile.cache(source)
         tree = shell.transform_ast(shell.compile.ast_parse(source, filename=filename))
-        last = ast.Constant(None)
-        if tree.body and isinstance(tree.body[-1], ast.Expr):
-            last = tree.body.pop().value
-        first = shell.compile(tree, filename, "exec")
-        last = shell.compile(ast.fix_missing_locations(ast.Expression(last)), filename, "eval")
+        value: ast.expr = ast.Constant(None)
+        last = tree.body[-1] if tree.body else None
+        if isinstance(last, ast.Expr):
+            value = last.value
+            tree.body.pop()
+        compiled: Any = shell.compile  # its type stubs know texts only
+        first = compiled(tree, filename, "exec")
+        shown = compiled(ast.fix_missing_locations(ast.Expression(value)), filename, "eval")
         with Benchmark(line.strip() or "Done"):
             exec(first, shell.user_global_ns, shell.user_ns)
-            return eval(last, shell.user_global_ns, shell.user_ns)
+            return eval(shown, shell.user_global_ns, shell.user_ns)
 
     @no_var_expand
     @magic_arguments()
@@ -104,7 +114,8 @@ class D2lperfMagics(Magics):
         The results are compared first. As ``%%compare`` it takes one expression on each line.
         ``name: expression`` gives an expression a shorter name. Returns the Comparison.
         """
-        options = _OPTIONS.match(line).group()
+        matched = _OPTIONS.match(line)
+        options = matched.group() if matched else ""
         rest = line[len(options) :].strip()
         if re.match(r"--[a-zA-Z]", rest):
             unread = rest.split(";")[0].strip()

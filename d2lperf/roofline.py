@@ -21,10 +21,18 @@ from d2lperf.counting.classes import PRODUCT
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import colours_of
 
-__all__ = ["COMPUTE", "MEMORY", "OVERHEAD", "Estimate", "Roofline"]
+__all__ = ["COMPUTE", "MEMORY", "OVERHEAD", "Estimate", "Point", "Roofline"]
 
 OVERHEAD, MEMORY, COMPUTE = "overhead", "memory", "compute"
 STANDARD = "float32"  # whose rate is taken where that of a dtype was not measured
+
+
+class Point(NamedTuple):
+    """A function in the figure: its FLOPs, its bytes, and the seconds that it takes."""
+
+    flops: float
+    bytes: float
+    seconds: float
 
 
 class Estimate(NamedTuple):
@@ -127,13 +135,13 @@ class Roofline:
             seconds += activations / activation_rate
         return seconds
 
-    def plot(self, points: Mapping[str, tuple[float, float, float]], ax: Any = None) -> Any:
+    def plot(self, points: Mapping[str, Point], ax: Any = None) -> Any:
         """Draw the ceilings of memory, cache and float32 with measured points; return the axes.
 
         The flat roof is the rate of products. Convolutions may lie above it.
 
         Args:
-            points: name -> (FLOPs, bytes, seconds). What has no FLOPs has no place in the figure.
+            points: by name. What has no FLOPs has no place in the figure.
             ax: where to draw; a new figure by default.
         """
         placed = {n: (f / b, f / s) for n, (f, b, s) in points.items() if min(f, b, s) > 0}
@@ -144,8 +152,8 @@ class Roofline:
         ends = [at for at, _ in placed.values()] + [peak / roof for roof, _ in roofs.values()]
         ax, colours, handles = style.axes(ax, 6.0, 3.4), colours_of(placed), []
         for roof, line in roofs.values():
-            x = [min(ends) / 2, peak / roof, 4 * max(ends)]
-            handles += ax.plot(x, [min(peak, roof * v) for v in x], line, color="black")
+            along = [min(ends) / 2, peak / roof, 4 * max(ends)]
+            handles += ax.plot(along, [min(peak, roof * v) for v in along], line, color="black")
         for (name, (x, y)), marker in zip(placed.items(), cycle("os^vDPX*")):
             handles += ax.plot([x], [y], marker, color=colours[name], zorder=3)
         style.frame(ax, "FLOPs for each byte", "rate")

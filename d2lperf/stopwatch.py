@@ -17,7 +17,7 @@ class Timer:
     the process has used, so that a lap holds the work and not only its launch.
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         """Start the first lap."""
         self.times: list[float] = []
         self.start()

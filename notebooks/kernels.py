@@ -112,7 +112,8 @@ def main(wanted: list[str], folder: Path = FOLDER) -> int:
         try:
             if name not in there:
                 raise KernelError(f"there is no framework {name!r}; there are: {', '.join(there)}")
-            if not wanted and (reason := unfit(name, folder)):
+            reason = "" if wanted else unfit(name, folder)
+            if reason:
                 print(f"{reason}: left out")
                 continue
             print(make(name, folder), flush=True)

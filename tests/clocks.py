@@ -61,6 +61,17 @@ class FakeClock:
         return run
 
 
+def slow_clock() -> Instruments:
+    """Seconds that pass only when somebody looks: 0.05 between two looks."""
+    clock = FakeClock()
+
+    def look():
+        clock.now += 0.05
+        return clock.now
+
+    return clock.instruments(clock=look)
+
+
 def in_blocks(pattern, quiet, slow, size=40):
     """Seconds of a function that is slow for whole blocks of calls, over and over.
 

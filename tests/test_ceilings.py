@@ -2,22 +2,11 @@
 
 import pytest
 import torch
-from clocks import FakeClock, with_tools
+from clocks import slow_clock, with_tools
 
 from d2lperf import Ceilings, ceilings, measure_ceilings, peak
 
 MIB = 2**20
-
-
-def slow_clock():
-    """Seconds that pass only when somebody looks: 0.05 between two looks."""
-    clock = FakeClock()
-
-    def look():
-        clock.now += 0.05
-        return clock.now
-
-    return clock.instruments(clock=look)
 
 
 def test_ceilings_follow_from_the_clock(monkeypatch, tmp_path):

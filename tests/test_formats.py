@@ -1,11 +1,19 @@
 """How numbers are written."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 
-from d2lperf.formats import Table, format_ratio, format_seconds, format_value, html_table
+from d2lperf.formats import (
+    Table,
+    format_estimate,
+    format_ratio,
+    format_seconds,
+    format_value,
+    html_table,
+)
 
 
 @pytest.mark.parametrize(
@@ -37,6 +45,8 @@ def test_times_have_a_unit_and_three_digits(seconds, text):
         ((1.2e-4, 1.1e-4, 1.31e-4), "0.000120 [0.000110, 0.000131]"),
         ((0.0456, 0.01, 0.1), "0.0456 [0.0100, 0.100]"),
         ((12.34, 9.87, math.inf), "12.3 [9.870, inf]"),
+        ((12.345, 12.31, 12.38), "12.35 [12.31, 12.38]"),  # 12.3 and 12.4 would be too coarse
+        ((1.0002, 1.0001, 1.0003), "1.0002 [1.0001, 1.0003]"),
         ((12.34, 0.0, math.inf), "12.3 [unknown]"),
         ((math.nan, 0.0, math.inf), "unknown"),
     ],
@@ -63,6 +73,24 @@ def test_ratios_keep_their_digits(ratio, text):
 )
 def test_values_are_written_in_their_unit(value, unit, text):
     assert format_value(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("estimate", "unit", "text"),
+    [
+        ((1.106, 1.103, 1.109), "", "1.106 [1.103, 1.109]"),
+        ((1.89, 1.84, 1.95), "", "1.89 [1.84, 1.95]"),
+        ((24.7, 24.3, 25.1), "%", "24.7 % [24.3 %, 25.1 %]"),
+        ((1.2345e-3, 1.234e-3, 1.235e-3), "s", "1.2345 ms [1.2340 ms, 1.2350 ms]"),
+        ((1.0, 1.0 - 1e-12, 1.0 + 1e-12), "", "1.00000 [1.00000, 1.00000]"),  # three more at most
+        ((2.0, 2.0, 2.0), "", "2.00 [2.00, 2.00]"),
+        ((2.0, 1.0, math.inf), "", "2.00 [1.00, inf]"),
+        ((2.0, 0.0, math.inf), "", "2.00 [unknown]"),
+        ((3, 2, 4), "", "3 [2, 4]"),
+    ],
+)
+def test_the_ends_of_an_interval_differ_by_two_units_of_the_last_place(estimate, unit, text):
+    assert format_estimate(*estimate, partial(format_value, unit=unit)) == text
 
 
 def test_one_renderer_serves_tables_cards_and_scores():

@@ -4,7 +4,6 @@ import inspect
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -226,52 +225,3 @@ def test_a_session_that_leaves_something_behind_fails(source, told, tmp_path):
     for line, words in zip(lines, told, strict=True):
         assert line.startswith(f"NOT TIDY - {words.replace('/', os.sep)}")
     assert f"1 {'failed' if 'assert 0' in source else 'passed'}" in run.stdout
-
-
-def test_garbage_is_collected_again_after_the_tests_were(tmp_path):
-    """Also in the process that only hands out tests to others, with -n."""
-    (tmp_path / "test_it.py").write_text("def test_it(): pass")
-    (tmp_path / "told.py").write_text(
-        "import gc\n"
-        "def pytest_terminal_summary(terminalreporter):\n"
-        "    terminalreporter.write_line(f'collector on: {gc.isenabled()}')"
-    )
-    shutil.copy(ROOT / "conftest.py", tmp_path)
-    run = run_pytest(
-        *("-q", "-n", "1", "-p", "told", "test_it.py"),
-        cwd=tmp_path,
-        plugins=("xdist.plugin",),
-        PYTHONPATH=str(tmp_path),
-    )
-    assert "collector on: True" in run.stdout, run.stdout + run.stderr
-
-
-ORPHAN = """
-import subprocess, sys
-import conftest
-
-def test_it():
-    conftest.PATIENCE_S = 0.1
-    sleeps = [sys.executable, "-c", "import time; time.sleep(300)"]
-    quiet = "stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL"
-    code = f"import subprocess; subprocess.Popen({sleeps}, {quiet})"
-    subprocess.run([sys.executable, "-c", code], check=True)
-"""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="orphans are told by their parents' end")
-def test_a_session_that_leaves_a_process_behind_fails(tmp_path):
-    root = tmp_path / "root"
-    (root / "notebooks").mkdir(parents=True)
-    shutil.copy(ROOT / "conftest.py", root)
-    (tmp_path / "test_it.py").write_text(ORPHAN)
-    run = run_pytest(
-        *("-q", "-p", "conftest", str(tmp_path / "test_it.py")),
-        cwd=root / "notebooks",
-        PYTHONPATH=str(root),
-        PYTHONDONTWRITEBYTECODE="1",
-    )
-    told = re.search(r"^NOT TIDY - processes left running: (\d+): \S", run.stdout, re.M)
-    assert told, run.stdout + run.stderr
-    os.kill(int(told[1]), signal.SIGKILL)
-    assert run.returncode == 1 and "1 passed" in run.stdout

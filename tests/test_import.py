@@ -140,6 +140,18 @@ def test_launch_and_plot_are_functions_whatever_was_imported_before(room):
     )
 
 
+@pytest.mark.parametrize(("share", "budget_s"), [(None, 0.5), ("0.3", 0.15)])
+def test_default_budgets_are_shortened_by_one_setting(share, budget_s, monkeypatch):
+    if share:
+        monkeypatch.setenv("D2LPERF_BUDGET", share)
+    else:
+        monkeypatch.delenv("D2LPERF_BUDGET", raising=False)
+    run = run_fresh(
+        "import d2lperf, inspect; print(inspect.signature(d2lperf.measure).parameters['budget_s'])"
+    )
+    assert run.stdout == f"budget_s: 'float' = {budget_s}\n"
+
+
 def test_version_is_a_number():
     assert [part.isdigit() for part in d2lperf.__version__.split(".")[:2]] == [True, True]
 

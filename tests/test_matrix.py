@@ -34,21 +34,6 @@ def stand_in(tmp_path, monkeypatch):
     return put
 
 
-@pytest.mark.parametrize(
-    ("line", "found"),
-    [
-        ("= 10 failed, 3447 passed, 5 skipped in 912.10s (0:15:12) =", (3447, 10, 5)),
-        ("12 passed in 3.02s", (12, 0, 0)),
-        ("= 1 failed, 2 passed, 1 error in 0.50s =", (2, 2, 0)),
-        ("loaded 3 passed things", None),
-        ("Successfully installed in 3.0s", None),
-    ],
-)
-def test_the_closing_line_of_pytest_is_read(line, found):
-    wanted = {} if found is None else dict(zip(("passed", "failed", "skipped"), found))
-    assert matrix.counted(line) == wanted
-
-
 def test_it_goes_on_after_a_failure_and_says_so_in_the_end(stand_in, tmp_path, capsys):
     stand_in(
         '[ -e "$0.again" ] && echo "4 passed in 1.0s" && exit; touch "$0.again"\n'

@@ -1,6 +1,5 @@
 """The figures that others published: each with its source, and each printed as it stands there."""
 
-import copy
 import json
 import math
 import re
@@ -112,68 +111,3 @@ def test_a_notebook_prints_the_figures_that_name_it(number):
     missing = [figure["name"] for figure, _ in used if not is_written(figure["value"], text)]
     assert missing == [], f"these figures do not stand in notebook {number}"
     assert any(address in text for _, address in used), "no source is linked"
-
-
-GOOD = {
-    "source": dict.fromkeys(SOURCE_KEYS, "https://a.b/c"),
-    "figures": [
-        {
-            "name": "product",
-            "what": "a product",
-            "value": 8.99,
-            "unit": "ms",
-            "card": "NVIDIA T4",
-            "date": "2026-07-21",
-            "address": "https://a.b/c",
-            "notebooks": ["01"],
-        }
-    ],
-}
-
-
-def test_a_good_file_has_no_problems():
-    assert list(problems(GOOD)) == []
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        *(("address", ""), ("address", "a talk"), ("card", ""), ("date", ""), ("date", "2026-13")),
-        *(("date", "last summer"), ("unit", ""), ("unit", "furlongs"), ("what", "")),
-        *(("value", 0), ("value", "8.99"), ("value", math.nan), ("value", True)),
-        *(("notebooks", ["77"]), ("card", NOT_NAMED), ("name", "")),
-    ],
-)
-def test_a_bad_figure_is_noticed(key, value):
-    bad = copy.deepcopy(GOOD)
-    bad["figures"][0][key] = value
-    assert list(problems(bad))
-
-
-@pytest.mark.parametrize("key", sorted(SOURCE_KEYS))
-def test_a_source_without_one_of_its_parts_is_noticed(key):
-    bad = copy.deepcopy(GOOD)
-    del bad["source"][key]
-    assert list(problems(bad))
-
-
-def test_a_name_that_stands_twice_is_noticed():
-    bad = copy.deepcopy(GOOD)
-    bad["figures"] *= 2
-    assert list(problems(bad)) == ["two figures have one name"]
-
-
-@pytest.mark.parametrize(
-    ("value", "text", "written"),
-    [
-        (8.99, "it took 8.99 ms", True),
-        (0.8, "0.80 TB/s", True),
-        (267436, "267,436 tokens", True),
-        (4318, "peak 4318 MB.", True),
-        (8.99, "18.99 ms", False),
-        (8.9, "8.99 ms", False),
-        (26, "26,800", False),
-    ],
-)
-def test_a_number_is_found_as_a_whole(value, text, written):
-    assert is_written(value, text) is written

@@ -4,7 +4,7 @@ from dataclasses import replace
 import matplotlib
 import pytest
 import torch
-from clocks import FakeClock, with_tools
+from clocks import FakeClock, slow_clock, with_tools
 from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
@@ -91,17 +91,6 @@ def test_the_regime_follows_the_ceilings():
 
 
 # ------------------------------------------------------------------------------------- counting
-
-
-def slow_clock():
-    """Seconds that pass only when somebody looks: 0.05 between two looks."""
-    clock = FakeClock()
-
-    def look():
-        clock.now += 0.05
-        return clock.now
-
-    return clock.instruments(clock=look)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def checker(check: Callable[..., Feedback]) -> Callable[..., Feedback]:
             )
         return feedback
 
-    checked.is_checker = True
+    vars(checked)["is_checker"] = True
     return checked
 
 
@@ -206,9 +206,9 @@ def _told(error: Exception, check: Callable) -> str:
 def _learners_line(error: Exception, check: Callable) -> tuple[int, str] | None:
     """Number and text of the innermost line outside the checker and all that is installed."""
     paths = sysconfig.get_paths()
-    foreign = [paths["stdlib"], paths["purelib"], paths["platlib"]]
-    foreign.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    foreign = tuple(os.path.abspath(path) + os.sep for path in foreign)
+    installed = [paths["stdlib"], paths["purelib"], paths["platlib"]]
+    installed.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    foreign = tuple(os.path.abspath(path) + os.sep for path in installed)
     for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
         name = frame.f_code.co_filename
         if name == check.__code__.co_filename or name.startswith("<frozen"):

@@ -314,9 +314,10 @@ def check_rounds_needed(rounds_needed: Callable[[int, float, float], int]) -> Fe
     for arguments, expected, why in cases:
         found = rounds_needed(*arguments)
         call = gave(found, rounds_needed, *arguments)
-        if as_number(found) is None or as_number(found) < expected - 1e-9:
+        number = as_number(found)
+        if number is None or number < expected - 1e-9:
             return failed(f"{call}. {why}")
-        if as_number(found) > expected + 1e-9:
+        if number > expected + 1e-9:
             return failed(f"{call}, which is more than needed.")
         if as_whole(found) is None:
             return failed(f"{call}, which is not of an integer type; rounds are counted.")

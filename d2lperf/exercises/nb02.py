@@ -275,7 +275,7 @@ _CHAINS = {
 }
 
 
-def _moved(operations, nbytes: int) -> tuple[int, int]:
+def _moved(operations: Sequence, nbytes: int) -> tuple[int, int]:
     """Bytes unfused and fused."""
     made = {name for name, _ in operations}
     unfused = sum(len(set(inputs)) + 1 for _, inputs in operations)

@@ -365,7 +365,7 @@ class _Log:
         return len(self.tasks) - 1
 
     def precedes(self, first: int, second: int) -> bool:
-        todo, seen = [second], set()
+        todo, seen = [second], set[int]()
         while todo:
             for task in self.before[todo.pop()] - seen:
                 seen.add(task)
@@ -375,12 +375,14 @@ class _Log:
 
 class _LoggedStream:
     def __init__(self, log: _Log, name: str):
-        self._log, self._name, self._last = log, name, None
+        self._log, self._name = log, name
+        self._last: int | None = None
 
     def _add(self, task: Any, arguments: tuple = (), after: tuple = ()) -> int:
         last = () if self._last is None else (self._last,)
-        self._last = self._log.add(task, arguments, (*last, *after))
-        return self._last
+        number = self._log.add(task, arguments, (*last, *after))
+        self._last = number
+        return number
 
     def issue(self, fn: Callable, *arguments: Any, name: str | None = None) -> _LoggedResult:
         return _LoggedResult(self._add((self._name, fn), arguments))

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from d2lperf.exercises import Feedback, checker, failed, passed, show
 from d2lperf.exercises.patience import MEETING_S, NeverEnds, becomes, meeting, within_patience
@@ -159,7 +159,9 @@ def _span_of(tasks: Mapping[str, Any], lanes: Sequence[str]) -> tuple[float, dic
     for name in reversed(list(tasks)):
         after = [ahead[n] for n in ahead if name in tasks[n].needs]
         ahead[name] = tasks[name].cost + max(after, default=0)
-    free, end, start = dict.fromkeys(lanes, 0.0), {}, {}
+    free = dict.fromkeys(lanes, 0.0)
+    end: dict[str, float] = {}
+    start: dict[str, float] = {}
     while len(end) < len(tasks):
         options = []
         for name, task in tasks.items():
@@ -240,12 +242,11 @@ def _wrong_batches(tasks: Mapping[str, Any], n: int) -> str:
 
 # -------------------------------------------------------------------------------- waited_for
 
-# what, spans, lane, the answer
+# what, spans, the answer for the lane "gpu"
 _WAITS = [
     (
         "a gap in the middle",
         [("step", 0, 1, "gpu"), ("decode", 1, 3, "cpu"), ("step", 4, 2, "gpu")],
-        "gpu",
         (1, 4, "decode"),
     ),
     (
@@ -257,13 +258,11 @@ _WAITS = [
             ("save", 2.5, 2, "disk"),
             ("step 2", 4.5, 1, "gpu"),
         ],
-        "gpu",
         (2.5, 4.5, "save"),
     ),
     (
         "a gap before the lane's first span",
         [("start", 0, 4, "cpu"), ("a", 4, 1, "gpu"), ("b", 5, 1, "cpu"), ("c", 6, 1, "gpu")],
-        "gpu",
         (0, 4, "start"),
     ),
     (
@@ -274,7 +273,6 @@ _WAITS = [
             ("copy", 4.5, 2, "bus"),
             ("step 1", 6.5, 1, "gpu"),
         ],
-        "gpu",
         (4, 6.5, "copy"),
     ),
     (
@@ -285,19 +283,16 @@ _WAITS = [
             ("note", 2, 0.5, "disk"),
             ("train", 4, 1, "gpu"),
         ],
-        "gpu",
         (1, 4, "wait"),
     ),
     (
         "a gap after the lane's last span",
         [("a", 0, 1, "gpu"), ("save", 1, 3, "cpu")],
-        "gpu",
         (1, 4, "save"),
     ),
     (
         "a timeline that begins at 5 s",
         [("start", 5, 1, "cpu"), ("a", 6, 1, "gpu"), ("load", 7, 2, "cpu"), ("b", 9, 1, "gpu")],
-        "gpu",
         (7, 9, "load"),
     ),
 ]
@@ -311,14 +306,14 @@ def check_waited_for(waited_for: Callable[[Timeline, str], tuple[float, float, s
         waited_for: function of a timeline and a lane that returns start and end of the gap in
             seconds, and the name of the span that fills most of it.
     """
-    for what, spans, lane, right in _WAITS:
-        found = waited_for(Timeline.from_spans(spans), lane)
+    for what, spans, right in _WAITS:
+        found = waited_for(Timeline.from_spans(spans), "gpu")
         gap = as_list(found, 3)
         call = f"{what} ({_spans_text(spans)}): you return {show(found)}"
         if gap is None:
             return failed(f"{call}; wanted is (start_s, end_s, name)")
         if not all(map(close, gap[:2], right[:2])):
-            return failed(f"{call}; this is not the longest gap of {lane!r} in the timeline")
+            return failed(f"{call}; this is not the longest gap of 'gpu' in the timeline")
         if gap[2] != right[2]:
             return failed(f"{call}; the gap is right, but {show(gap[2])} does not fill most of it")
     return passed(f"{len(_WAITS)} gaps and their reasons. On a real trace it is the same look.")
@@ -327,9 +322,18 @@ def check_waited_for(waited_for: Callable[[Timeline, str], tuple[float, float, s
 # --------------------------------------------------------------------------------- run_graph
 
 
-def _random_graph(seed: int, n: int) -> tuple[dict, dict, dict, list[str]]:
-    """Work, needs, right results, and a list that notes each call."""
-    rng, names, calls = random.Random(seed), [f"t{k}" for k in range(n)], []
+class _Graph(NamedTuple):
+    """Tasks by name: functions, what each needs, right results; and the calls so far."""
+
+    work: dict[str, Callable]
+    needs: dict[str, list[str]]
+    right: dict[str, int]
+    calls: list[str]
+
+
+def _random_graph(seed: int, n: int) -> _Graph:
+    rng, names = random.Random(seed), [f"t{k}" for k in range(n)]
+    calls: list[str] = []
     needs = {
         name: sorted(rng.sample(names[:k], min(k, rng.randrange(4))))
         for k, name in enumerate(names)
@@ -347,7 +351,7 @@ def _random_graph(seed: int, n: int) -> tuple[dict, dict, dict, list[str]]:
     for name in names:
         right[name] = work[name](*(right[need] for need in needs[name]))
     calls.clear()
-    return work, needs, right, calls
+    return _Graph(work, needs, right, calls)
 
 
 class _Broken(Exception):

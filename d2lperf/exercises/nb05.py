@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 import torch
@@ -164,7 +164,7 @@ def check_lines_touched(lines_touched: Callable[[int, int, int], int]) -> Feedba
     return passed("Small strides share lines; from 64 bytes on each number has a line of its own.")
 
 
-def _first(values) -> str:
+def _first(values: Iterable) -> str:
     """The first of a series of numbers, as text."""
     values = list(values)
     return ", ".join(map(str, values[:5])) + (", ..." if len(values) > 5 else "")
@@ -213,8 +213,10 @@ def _powers(sizes: Sequence[int]) -> str:
     texts = []
     for size in sizes:
         whole = as_whole(size)
-        is_power = whole is not None and whole > 0 and whole.bit_count() == 1
-        texts.append(f"2**{whole.bit_length() - 1}" if is_power else show(size))
+        if whole is not None and whole > 0 and whole.bit_count() == 1:
+            texts.append(f"2**{whole.bit_length() - 1}")
+        else:
+            texts.append(show(size))
     return f"[{', '.join(texts)}]"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.nn import functional as F
@@ -51,7 +52,7 @@ def _lenet(X: torch.Tensor, params: Sequence[torch.Tensor]) -> torch.Tensor:
     return F.relu(X.flatten(1) @ W3 + b3) @ W4 + b4
 
 
-def _trained(X, y, params, size: int, lr: float) -> list[torch.Tensor]:
+def _trained(X: Any, y: Any, params: Any, size: int, lr: float) -> list[torch.Tensor]:
     """Parameters after one pass on one device with minibatches of `size` images."""
     params = [p.clone().requires_grad_() for p in params]
     for X_part, y_part in zip(X.split(size), y.split(size)):
@@ -62,7 +63,7 @@ def _trained(X, y, params, size: int, lr: float) -> list[torch.Tensor]:
     return [p.detach() for p in params]
 
 
-def _far(params, others) -> float:
+def _far(params: Any, others: Any) -> float:
     """The largest difference between two lists of parameters."""
     return max((p.detach().cpu() - q).abs().max().item() for p, q in zip(params, others))
 
@@ -77,7 +78,7 @@ class _Updates:
     def __init__(self):
         self.seen: list[tuple[int, int, int]] = []
 
-    def __call__(self, X, y, device_params, devices, lr) -> None:
+    def __call__(self, X: Any, y: Any, device_params: Any, devices: Any, lr: Any) -> None:
         self.seen.append((len(X), len(device_params), len(devices)))
         k, total = len(device_params), None
         for X_part, y_part, params in zip(X.tensor_split(k), y.tensor_split(k), device_params):
@@ -179,7 +180,7 @@ def check_best_rates(best_rates: Callable) -> Feedback:
         (flat, {1: 0.2, 4: 0.2}, "where 0.1 gives nan and all other rates are equally good"),
     ]
     for fake, right, what in cases:
-        asked = []
+        asked: list[Any] = []
 
         def train(num_devices, batch_size, lr, fake=fake, asked=asked):
             asked.append((num_devices, batch_size, lr))
@@ -295,7 +296,7 @@ def check_accuracy_on(accuracy_on: Callable) -> Feedback:
         X = torch.stack([torch.arange(n), answers], 1).double().view(n, 1, 1, 2)
         params = [[torch.tensor(float(i))] for i in range(k)]
         seen: dict[int, list[int]] = {}
-        graphs = []
+        graphs: list[Any] = []
 
         def net(X, own, params=params, seen=seen, graphs=graphs):
             (number,) = [i for i, p in enumerate(params) if p is own] or [-1]

@@ -6,6 +6,7 @@ They check numbers, gradients and what is sent. Nothing is timed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -169,8 +170,9 @@ def check_share_out(
 
 def _wrong_pieces(pieces: Sequence[object], rows: int, speeds: Sequence[float]) -> str:
     """What is wrong with the rows for each device; "" where nothing is."""
-    whole = [as_whole(piece) for piece in pieces]
-    if None in whole or min(whole) < 0:
+    read = [as_whole(piece) for piece in pieces]
+    whole = [piece for piece in read if piece is not None]
+    if len(whole) < len(read) or min(whole) < 0:
         return "pieces are whole numbers from 0"
     if sum(whole) != rows:
         return f"the pieces are {sum(whole)} rows in all"
@@ -211,7 +213,7 @@ def _try_accumulating(accumulate: Callable) -> list[tuple[torch.Tensor, float]]:
 
     found = []
     for lengths in _LENGTHS:
-        net, sent = nn.parallel.DistributedDataParallel(_small_net()), []
+        net, sent = nn.parallel.DistributedDataParallel(_small_net()), list[Any]()
 
         def hook(sent, bucket):
             sent.append(bucket.buffer().numel())

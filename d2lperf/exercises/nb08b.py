@@ -36,8 +36,9 @@ def check_held(held: Callable[..., float]) -> Feedback:
         (3, 64, 2, 2, 12),
         (3, 1, 2, 2, 12),
     ]:
-        whole = [weight if stage < 3 else 0, gradient if stage < 2 else 0, state * (stage < 1)]
-        wanted = sum(whole) + (weight + gradient + state - sum(whole)) / n
+        # Stage 0 shards nothing, each further one the next of these.
+        order = [state, gradient, weight]
+        wanted = sum(order[stage:]) + sum(order[:stage]) / n
         found = held(stage, n, weight, gradient, state)
         if not close(found, wanted):
             return failed(

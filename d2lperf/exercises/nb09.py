@@ -87,9 +87,10 @@ def check_overlapped_s(overlapped_s: Callable[[list, list], float]) -> Feedback:
         if close(found, wanted):
             continue
         call = f"{what}: {gave(found, overlapped_s, compute_s, send_s)}"
-        if as_number(found) is None:
+        number = as_number(found)
+        if number is None:
             return failed(f"{call}; wanted are seconds")
-        if as_number(found) > wanted:
+        if number > wanted:
             return failed(f"{call}, too large: something waits that could go on")
         return failed(
             f"{call}, too small: a gradient is sent before it is computed, or two at once"
@@ -237,7 +238,9 @@ class _Wire:
     """Sends and receives; notes bytes by receiver, and whether it ever sent two ways at once."""
 
     def __init__(self) -> None:
-        self.sent, self.under_way, self.both = Counter(), [], False
+        self.sent: Counter = Counter()
+        self.under_way: list[Any] = []
+        self.both = False
 
     def send(self, piece: torch.Tensor, to: int) -> _Message:
         import torch.distributed as dist

@@ -13,6 +13,7 @@ import torch
 from d2lperf.counting import OperationCounter
 from d2lperf.device import synchronize
 from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
+from d2lperf.exercises.values import close
 
 __all__ = [
     "check_amdahl",
@@ -41,7 +42,7 @@ def check_amdahl(amdahl: Callable[[Sequence[tuple[float, float]]], float]) -> Fe
         rest = 1 - sum(share for share, _ in parts)
         left = rest + sum(share / factor for share, factor in parts)
         found = amdahl(parts)
-        if not _near(found, 1 / left):
+        if not close(found, 1 / left):
             return failed(
                 f"{call_text(amdahl, parts)} gave {show(found)}. Add up what is left of the time: "
                 "of each part, and of the rest"
@@ -62,7 +63,7 @@ def check_worker(with_worker: Callable[[float, float, int, int], float]) -> Feed
         least = step_s if threads < cores else (batch_s + threads * step_s) / cores
         right = max(batch_s, least)
         found = with_worker(*case)
-        if not _near(found, right):
+        if not close(found, right):
             free = "a core is free" if threads < cores else "no core is free"
             return failed(
                 f"{call_text(with_worker, *case)} gave {show(found)}, but here {free}. "
@@ -94,7 +95,7 @@ def check_cumulative(
         if not isinstance(found, (tuple, list)) or len(found) != 3:
             return failed(f"return three numbers (ratio, low, high), not {show(found)}")
         for name, one, wanted in zip(("ratio", "lower end", "upper end"), found, right):
-            if not _near(one, wanted):
+            if not close(one, wanted):
                 return failed(
                     f"{call_text(cumulative, steps)} gave {show(found)}: the {name} is not right"
                 )
@@ -118,7 +119,7 @@ def check_fixed_cost(
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             return failed(f"return a pair (fixed seconds, seconds per token), not {show(found)}")
         for name, one, wanted in zip(("fixed time", "time per token"), found, (fixed_s, each_s)):
-            if not _near(one, wanted):
+            if not close(one, wanted):
                 return failed(
                     f"{call_text(fixed_cost, *pairs)} gave {show(found)}: with this {name}, "
                     "the two measurements do not come out"
@@ -143,7 +144,7 @@ def check_bounds(bounds: Callable[[float, float, int], tuple[float, float]]) -> 
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             return failed(f"return a pair (without overlap, with full overlap), not {show(found)}")
         for name, one, wanted in zip(("without overlap", "with full overlap"), found, right):
-            if not _near(one, wanted):
+            if not close(one, wanted):
                 return failed(
                     f"{call_text(bounds, *case)} gave {show(found)}: {name} it is another number. "
                     "How long is the all-reduce, and how many rows are done meanwhile?"
@@ -220,10 +221,3 @@ def _same(found: object, right: torch.Tensor) -> bool:
     if not isinstance(found, torch.Tensor) or found.shape != right.shape:
         return False
     return torch.allclose(found.to(right.dtype), right, rtol=1e-4, atol=1e-5)
-
-
-def _near(found: object, right: float) -> bool:
-    try:
-        return math.isclose(float(found), right, rel_tol=1e-6, abs_tol=1e-9)
-    except (TypeError, ValueError):
-        return False

@@ -34,9 +34,11 @@ def as_number(value: Any) -> float | int | None:
         if math.prod(value.shape) != 1:
             return None
         value = value.item()
-    if isinstance(value, bool) or not isinstance(value, Real) or math.isnan(value):
-        return None
-    return value
+    return value if _is_number(value) else None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and not math.isnan(value)
 
 
 def as_whole(value: Any) -> int | None:
@@ -45,7 +47,7 @@ def as_whole(value: Any) -> int | None:
     >>> as_whole(np.int64(3)), as_whole(torch.tensor(3)), as_whole(3.0), as_whole(True)
     (3, 3, None, None)
     """
-    number = as_number(value)
+    number: Any = as_number(value)
     try:
         return None if number is None else operator.index(number)
     except TypeError:

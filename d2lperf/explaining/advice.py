@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from d2lperf.ceilings import CONVOLUTION
@@ -61,22 +62,26 @@ def advice(parts: list[Part], regime: str, roofline: Roofline, outside: dict[str
     if regime == OUTSIDE:
         return _advice_outside(parts, outside)
     if regime == UNKNOWN:
-        uncounted: Counter = Counter()
+        uncounted: dict[str, float] = defaultdict(float)
         for operation, _, share in parts:
             if not operation.counted:
                 uncounted[operation.name] += share
-        return f"not known: nobody counts the work of {uncounted.most_common(1)[0][0]}"
-    seconds: Counter = Counter()
+        return f"not known: nobody counts the work of {_largest(uncounted)}"
+    seconds: dict[str, float] = defaultdict(float)
     for operation, estimate, _ in parts:
         if estimate.regime == regime:
             seconds[_cause(operation, regime)] += estimate.seconds
-    cause = seconds.most_common(1)[0][0]
+    cause = _largest(seconds)
     faster = _faster(cause, roofline) if regime == COMPUTE and cause != FUNCTIONS else None
     if faster:
         where = "here" if roofline.ceilings.measured else "there"
         times = f"{faster.gain:.1f} times as fast {where}"
         return f"lower precision: products in {faster.dtype} are {times}"
     return HELP.get(cause, HELP[regime])
+
+
+def _largest(amounts: Mapping[str, float]) -> str:
+    return max(amounts, key=amounts.__getitem__)
 
 
 def _cause(operation: Operation, regime: str) -> str:
@@ -127,7 +132,7 @@ def levers(
         functions: Python functions there -> share of that time.
         roofline: with the ceilings.
     """
-    saved: Counter = Counter()
+    saved: dict[str, float] = defaultdict(float)
     names = ", ".join(list(functions)[:2]) or "Python code"
     saved[f"take what {names} does out of the step: worker processes, results kept"] = outside
     passes = [part for part in parts if _is_pass(part)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -107,7 +107,9 @@ def _study(
     measured: bool,
 ) -> _Study:
     """Run the function: watched, timed as a whole, timed by its operations, sampled."""
-    wait = synchronize if given.synchronize == "auto" else given.synchronize or (lambda: None)
+    wait = given.synchronize or (lambda: None)
+    if isinstance(wait, str):
+        wait = synchronize
     counter = OperationCounter(given.clock, wait)
     with _uncompiled(), keeper, counter:
         runs()
@@ -209,7 +211,7 @@ def _explained(found: _Study, runs: int, keeper: StateKeeper) -> Explanation:
     spent_s = sum(op.seconds for op in found.operations) or 1.0
     inside = 1 - found.outside
     parts = [Part(op, est, inside * op.seconds / spent_s) for op, est in pairs]
-    uncounted: Counter = Counter()
+    uncounted: dict[str, float] = defaultdict(float)
     for operation, _, share in parts:
         if not operation.counted:
             uncounted[operation.name] += share

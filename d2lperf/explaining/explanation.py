@@ -12,7 +12,7 @@ from d2lperf.counting import Operation
 from d2lperf.explaining.advice import OUTSIDE, UNKNOWN, Lever, Part, levers
 from d2lperf.formats import Shown, Table, format_value
 from d2lperf.measuring import Measurement
-from d2lperf.roofline import Estimate, Roofline
+from d2lperf.roofline import Estimate, Point, Roofline
 
 __all__ = ["Explanation", "limit_of"]
 
@@ -91,9 +91,10 @@ class Explanation(Shown):
         return self.measurement.median_s if self.measurement else math.nan
 
     @property
-    def point(self) -> tuple[float, float, float]:
+    def point(self) -> Point:
         """FLOPs, bytes and seconds (predicted ones where not measured), for `Roofline.plot`."""
-        return self.flops, self.bytes, self.measured_s if self.measurement else self.predicted_s
+        seconds = self.measured_s if self.measurement else self.predicted_s
+        return Point(self.flops, self.bytes, seconds)
 
     @cached_property
     def parts(self) -> list[Part]:
@@ -192,5 +193,5 @@ class Explanation(Shown):
     def plot(self, ax: Any = None) -> Any:
         """Draw the function and its four longest operations in a roofline; return the axes."""
         longest = sorted((op for op, _ in self.operations), key=lambda op: -op.seconds)[:4]
-        points = {op.name: (op.flops, sum(op.bytes.values()), op.seconds) for op in longest}
+        points = {op.name: Point(op.flops, sum(op.bytes.values()), op.seconds) for op in longest}
         return Roofline(self.ceilings).plot({"all": self.point, **points}, ax)

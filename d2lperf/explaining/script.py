@@ -105,7 +105,7 @@ class _Stopper:
             self.top_level = frame.f_globals
         if code.co_name != self.name:
             return
-        function = frame.f_globals.get(self.name)
+        function: Any = frame.f_globals.get(self.name)
         if getattr(function, "__code__", None) is not code:
             self.nested = True
             return

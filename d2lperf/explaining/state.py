@@ -103,14 +103,14 @@ class StateKeeper(TorchDispatchMode):
     def put_back(self) -> None:
         """Undo what was changed, and say so in `changed` and `left`."""
         if self._tensors:
-            for kept in self._tensors.values():
-                kept.storage.copy_(kept.before)
+            for tensor in self._tensors.values():
+                tensor.storage.copy_(tensor.before)
             self.changed.append(f"{len(self._tensors)} tensors")
-        for kept in self._optimizers.values():
-            self._put_back_optimizer(kept)
+        for optimizer in self._optimizers.values():
+            self._put_back_optimizer(optimizer)
         renewed = [k for k in self._gradients.values() if k.parameter.grad is not k.gradient]
-        for kept in renewed:
-            kept.parameter.grad = kept.gradient
+        for parameter, gradient in renewed:
+            parameter.grad = gradient
         if renewed:
             self.changed.append(f"{len(renewed)} gradients")
 

@@ -77,10 +77,15 @@ def hold_against(found: Ratio, claimed: Claimed, refused: bool) -> Claim:
     sentence = f"{found.name} is {claimed.words} ({why})"
     line = f"claim {outcome}{' here' if outcome == 'open' else ''}: {sentence}"
     print_line(line)
-    # benchmarks/strict_runs.py counts how often each claim was borne out.
-    if path := os.environ.get("D2LPERF_CLAIMS"):
-        with suppress(OSError), open(path, "a", encoding="utf-8") as file:
-            file.write(f"{outcome}\t{sentence}\n")
+    _note(f"{outcome}\t{sentence}\n")
     if outcome == "contradicted" and os.environ.get("D2LPERF_STRICT") == "1":
         raise ClaimContradicted(line)
     return Claim(outcome, line)
+
+
+def _note(line: str) -> None:
+    """Keep a line for benchmarks/strict_runs.py, which counts the outcomes."""
+    path = os.environ.get("D2LPERF_CLAIMS", "")
+    if path:
+        with suppress(OSError), open(path, "a", encoding="utf-8") as file:
+            file.write(line)

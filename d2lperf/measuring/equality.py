@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -34,7 +34,7 @@ def difference(a: Any, b: Any, rtol: float | None = None, atol: float | None = N
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         if a.keys() != b.keys():
             return f"the keys differ: {_brief(sorted(a, key=str))}, {_brief(sorted(b, key=str))}"
-        places = a.keys()
+        places: Iterable = a.keys()
     elif isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         if len(a) != len(b):
             return f"the lengths differ: {len(a)}, {len(b)}"
@@ -56,7 +56,7 @@ def _difference_of_values(a: Any, b: Any, rtol: float | None, atol: float | None
             return f"no way to tell whether {_brief(a)} equals {_brief(b)}: {error}"
     if (rtol, atol) == (None, None):
         rtol, atol = map(max, zip(*(TOLERANCES.get(t.dtype, (0.0, 0.0)) for t in (x, y))))
-    options = {"rtol": rtol or 0.0, "atol": atol or 0.0, "equal_nan": True}
+    options: dict[str, Any] = {"rtol": rtol or 0.0, "atol": atol or 0.0, "equal_nan": True}
     with suppress(RuntimeError):  # kinds of tensors that allclose does not know
         dtype = torch.promote_types(x.dtype, y.dtype)
         if x.shape == y.shape and torch.allclose(y.cpu().to(dtype), x.cpu().to(dtype), **options):
@@ -80,7 +80,8 @@ def _difference_of_tables(a: Any, b: Any, rtol: float | None, atol: float | None
     if type(a) is not type(b):
         return f"the kinds differ: {type(a).__name__}, {type(b).__name__}"
     for part in ("index", "columns", "dtypes") if a.ndim == 2 else ("index", "name", "dtype"):
-        left, right = getattr(a, part, None), getattr(b, part, None)
+        left: Any = getattr(a, part, None)
+        right: Any = getattr(b, part, None)
         same = left.equals(right) if hasattr(left, "equals") else left == right
         if not same:
             return f"the {part} differ: {_brief(left)}, {_brief(right)}"
@@ -100,8 +101,8 @@ def _difference_of_columns(a: Any, b: Any, rtol: float | None, atol: float | Non
     if x.dtype.kind in "biufc":
         return _difference_of_values(x, y, rtol, atol)
     if a.dtype.kind == "f":  # pandas' own floating-point numbers, of which some may be missing
-        numbers = [column.to_numpy(dtype=float, na_value=np.nan) for column in (a, b)]
-        return _difference_of_values(*numbers, rtol, atol)
+        x, y = (column.to_numpy(dtype=float, na_value=np.nan) for column in (a, b))
+        return _difference_of_values(x, y, rtol, atol)
     return f"{_brief(x.tolist())} is not equal to {_brief(y.tolist())}"
 
 
@@ -188,8 +189,10 @@ def check_results(
         except Exception as error:
             wrong, cause = f"The given check raised {type(error).__name__}: {error}", error
         wrong += f"\n{difference(expected, result) or 'By the default check they are equal.'}"
-    elif not (wrong := difference(expected, result, rtol, atol)):
-        return
+    else:
+        wrong = difference(expected, result, rtol, atol)
+        if not wrong:
+            return
     raise ResultsDiffer(
         f"{name!r} and {baseline!r} do not give the same result, so their times cannot be "
         f"compared.\n{wrong}\nCorrect one of them, or allow the difference with rtol= and atol=. "

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Literal
 
 from d2lperf.machine import usable_cores
 from d2lperf.measuring.neighbours import OthersTime, system_cores, waiting_s
@@ -25,7 +26,7 @@ class Instruments:
     # Seconds that this process's threads have waited for a core; nan where it is not known.
     waiting_clock: Callable[[], float] = waiting_s
     # Waits for the devices in use; None where there are none; "auto" asks torch.
-    synchronize: Callable[[], None] | str | None = "auto"
+    synchronize: Callable[[], None] | Literal["auto"] | None = "auto"
     rng: random.Random = field(default_factory=random.Random)  # draws the order within a round
     cores: Callable[[], int] = usable_cores  # how many this process may use
     system_cores: Callable[[], int] = system_cores  # how many it shares with other processes

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from d2lperf.formats import Shown, Table, format_ratio, format_seconds
+from d2lperf.formats import Shown, Table, format_ratio, format_seconds, step_between
 from d2lperf.machine import Machine
 from d2lperf.measuring import claims, stats
 from d2lperf.measuring.claims import Claim, ClaimContradicted, Claimed
@@ -68,7 +69,8 @@ class Measurement(Timed, Shown, Saved):
 
         n, step, middle = len(self.samples_s), self.samples_per_phase, self.median_s
         phases = np.split(np.asarray(self.samples_s), range(step, n, step))
-        if (k := len(phases)) < stats.min_pairs(self.confidence):
+        k = len(phases)
+        if k < stats.min_pairs(self.confidence):
             return 0.0, math.inf
         below = [np.mean(p < middle) + np.mean(p == middle) / 2 for p in phases]
         variance = max(np.var(below, ddof=1) / k, 0.25 / n)
@@ -85,9 +87,10 @@ class Measurement(Timed, Shown, Saved):
     def table(self) -> Table:
         """Return what is shown."""
         (low, high), (quiet, slow) = self.interval_s, self.levels_s
-        between = f"{format_seconds(low)} to {format_seconds(high)} ({self.confidence * 100:g} %)"
+        show = partial(format_seconds, step=step_between(low, high))
+        between = f"{show(low)} to {show(high)} ({self.confidence * 100:g} %)"
         rows = [
-            ["median", format_seconds(self.median_s)],
+            ["median", show(self.median_s)],
             ["interval", between if high < math.inf else "unknown: too few samples"],
             ["quartiles", " to ".join(map(format_seconds, self.quartiles_s))],
             ["first call", format_seconds(self.first_call_s)],
@@ -240,6 +243,7 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
     def _footer(self) -> list[str]:
         others = [f for f in self.values() if f.verdict != BASELINE]
         used = _span([f.rounds for f in others])
+        rounds = "round" if used == "1" else "rounds"
         discarded = _span([f.discarded for f in others])
         builds = len(set(self.rounds.builds))
         of_builds = f" of {builds} builds" if builds else ""
@@ -249,8 +253,8 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
                 reasons.setdefault(f"{f.statement} ({{}}): {f.reason}", []).append(f.name)
         levels = {f.varies: f.levels_s[f.varies] for f in others if f.varies}
         return [
-            f"{self.confidence * 100:g} % intervals from {used} round{'s' * (used != '1')}"
-            f"{of_builds} in {self.elapsed_s:.2f} s ({discarded} discarded)",
+            f"{self.confidence * 100:g} % intervals from {used} {rounds}{of_builds} in "
+            f"{self.elapsed_s:.2f} s ({discarded} discarded)",
             "The ratio leaves out disturbed calls, so it may differ from the ratio of the medians.",
             *(line.replace("{}", ", ".join(names), 1) for line, names in reasons.items()),
             *(
@@ -364,16 +368,16 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
         for what, value in {"within": within, "at_most": at_most}.items():
             if value is not None and not value > 0:
                 raise ValueError(f"{what} must be a number above 0, but got {value!r}.")
-        other = others.get(given[0], self.baseline)
+        other = next((there for there in others.values() if there is not None), self.baseline)
         if name == other:
             raise ValueError(f"a claim compares two functions, but both are {name!r}.")
         if faster_than is not None:
             return other, claims.faster(other, self.margin)
         if slower_than is not None:
             return other, claims.slower(other, self.margin)
-        if same_as is not None:
-            return other, claims.same(other, widest(self.margin) if within is None else within)
-        return other, claims.at_most(other, at_most)
+        if at_most is not None:
+            return other, claims.at_most(other, at_most)
+        return other, claims.same(other, widest(self.margin) if within is None else within)
 
     def break_even(
         self, name: str, other: str | None = None, *, before_s: float = 0.0

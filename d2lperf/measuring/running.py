@@ -37,7 +37,7 @@ class Run:
         # Limits are seconds for each function, three times as many for one in its own process.
         self.shares = 3 * k if found.isolated else k
         self.build_s = 0.0  # seconds that the last build took
-        self.neighbours: neighbours.Neighbours | None = None
+        self.neighbours: neighbours.Neighbours  # while rounds are taken, and after them
         self._next_look = 0
 
     def result(self, **others: Any) -> Comparison:
@@ -127,7 +127,7 @@ class Run:
         rounds_of_build, since_window = 0, 0
         while True:
             if self.builds is not None and rounds_of_build >= ROUNDS:
-                self._renew_build()
+                self._renew(self.builds)
                 rounds_of_build = 0
             turns.take()
             rounds_of_build += 1
@@ -155,10 +155,10 @@ class Run:
             if last:
                 return
 
-    def _renew_build(self) -> None:
+    def _renew(self, builds: Builds) -> None:
         start = self.clock()
-        self.builds.renew(self.subjects, self.turns.levels_s())
-        self.turns.build = self.builds.count
+        builds.renew(self.subjects, self.turns.levels_s())
+        self.turns.build = builds.count
         self.build_s = self.clock() - start
 
     @property

@@ -90,8 +90,9 @@ class Subject:
         self.first_calls_s: list[float] = []  # those of the warm-up, one by one
         self._fn, self._setup, self._rules = fn, setup, rules
         self._clock = tools.clock
-        self._ask_torch = tools.synchronize == "auto"
-        self._wait = synchronizer() if self._ask_torch else tools.synchronize
+        wait = tools.synchronize
+        self._ask_torch = isinstance(wait, str)
+        self._wait = synchronizer() if isinstance(wait, str) else wait
         self._tick_s = 0.0
 
     def use(self, fn: Callable) -> None:
@@ -223,8 +224,10 @@ class Subject:
     def phase(self, plan: Plan) -> list[float]:
         """Run one phase; return the seconds of one call by sample, fewer where one runs away."""
         samples: list[float] = []
-        if plan.settle and (took := self.run(plan.settle)) > plan.limit_s:
-            return [took / plan.settle]
+        if plan.settle:
+            took = self.run(plan.settle)
+            if took > plan.limit_s:
+                return [took / plan.settle]
         while len(samples) < plan.samples:
             took = self.run(plan.loops)
             samples.append(took / plan.loops)
@@ -288,8 +291,15 @@ class Turns:
         self.plans: dict[str, Plan] = {}
         self.discarded_cpu_s = self.discarded_wall_s = 0.0  # who was busy in discarded rounds?
         names = [s.name for s in subjects]
-        empty = [{name: [] for name in names} for _ in range(3)]
-        self.kept = Rounds(names, baseline, *empty, {}, {})
+        self.kept = Rounds(
+            names,
+            baseline,
+            lower_s={name: [] for name in names},
+            upper_s={name: [] for name in names},
+            samples_s={name: [] for name in names},
+            first_calls_s={},
+            loops={},
+        )
         self.build: int | None = None  # number of the present build, if functions are made anew
         self._in_a_row = 0  # rounds discarded
         self._outdated = False
@@ -367,9 +377,9 @@ class Turns:
 
     def _keep(self, phases: Phases) -> None:
         for name, pair in phases.by_name.items():
-            quartiles = [phase_values(samples) for samples in pair]
-            self.kept.lower_s[name].append(tuple(values.lower for values in quartiles))
-            self.kept.upper_s[name].append(tuple(values.upper for values in quartiles))
+            first, second = (phase_values(samples) for samples in pair)
+            self.kept.lower_s[name].append((first.lower, second.lower))
+            self.kept.upper_s[name].append((first.upper, second.upper))
         if self.build is not None:
             self.kept.builds.append(self.build)
 

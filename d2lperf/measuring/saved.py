@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -56,6 +56,7 @@ class Saved:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values, but for numbers of other libraries."""
+        assert is_dataclass(self)
         return asdict(self)
 
     @classmethod
@@ -64,7 +65,8 @@ class Saved:
         file = Path(path).name
         try:
             values = json.loads(Path(path).read_text(encoding="utf-8"))
-            if (kind := values["kind"]) == cls.__name__:
+            kind = values["kind"]
+            if kind == cls.__name__:
                 return cls.made_of(values)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(
@@ -76,7 +78,9 @@ class Saved:
     @classmethod
     def made_of(cls, values: dict) -> Any:
         """Make a result of plain values; unknown names are ignored, defaults may be missing."""
-        made = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+        assert is_dataclass(cls)
+        names = [one.name for one in fields(cls)]
+        made = {name: values[name] for name in names if name in values}
         for name, make in cls.made_by.items():
             if made.get(name) is not None:
                 made[name] = make(made[name])

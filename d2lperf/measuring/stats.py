@@ -12,11 +12,12 @@ import numpy as np
 
 Pair = tuple[float, float]
 Pairs = Sequence[Pair]
+Numbers = Sequence[float] | np.ndarray
 
 MOST_PAIRS = 400  # more are averaged in groups: their pairwise means would fill the memory
 
 
-def _as_vector(x: Sequence[float], what: str) -> np.ndarray:
+def _as_vector(x: Numbers, what: str) -> np.ndarray:
     values = np.asarray(x, dtype=np.float64)
     if values.ndim != 1 or values.size == 0:
         raise ValueError(f"{what} needs a non-empty flat list of numbers: shape {values.shape}.")
@@ -32,14 +33,15 @@ def _tail(confidence: float) -> float:
     return (1 - confidence) / 2
 
 
-def median(x: Sequence[float]) -> float:
+def median(x: Numbers) -> float:
     """Return the median."""
     return float(np.median(_as_vector(x, "median")))
 
 
-def quartiles(x: Sequence[float]) -> Pair:
+def quartiles(x: Numbers) -> Pair:
     """Return the lower and the upper quartile (linear interpolation)."""
-    return tuple(np.percentile(_as_vector(x, "quartiles"), [25, 75]).tolist())
+    lower, upper = np.percentile(_as_vector(x, "quartiles"), [25, 75]).tolist()
+    return lower, upper
 
 
 def _pairwise_means(x: Sequence[float], what: str) -> tuple[int, np.ndarray]:
@@ -106,7 +108,7 @@ def signed_rank_interval(x: Sequence[float], confidence: float = 0.95) -> Pair:
         k = math.floor(n * (n + 1) / 4 - z * math.sqrt(n * (n + 1) * (2 * n + 1) / 24))
     else:
         # The largest k with P(W <= k - 1) <= tail; the slack is for rounding in the sums.
-        k = np.searchsorted(_signed_rank_cdf(n), tail * (1 + 1e-12), side="right")
+        k = int(np.searchsorted(_signed_rank_cdf(n), tail * (1 + 1e-12), side="right"))
     return _cut(means, k)
 
 
@@ -142,7 +144,8 @@ def rank_sum_interval(x: Sequence[float], y: Sequence[float], confidence: float 
     """
     a, b = _as_vector(x, "rank_sum_interval"), _as_vector(y, "rank_sum_interval")
     differences = np.sort(np.subtract.outer(a, b).ravel())
-    k = np.searchsorted(_rank_sum_cdf(a.size, b.size), _tail(confidence) * (1 + 1e-12), "right")
+    tail = _tail(confidence) * (1 + 1e-12)
+    k = int(np.searchsorted(_rank_sum_cdf(a.size, b.size), tail, side="right"))
     return Shift(float(np.median(differences)), *_cut(differences, k))
 
 
@@ -153,7 +156,7 @@ class Quiet(NamedTuple):
     limit: float
 
 
-def quiet_limit(x: Sequence[float]) -> Quiet:
+def quiet_limit(x: Numbers) -> Quiet:
     """Return a function's quiet level, and the limit above which a time counts as disturbed.
 
     The level is a low quantile, so that we find it even if most times are disturbed: the 25th

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from d2lperf.formats import Shown, Table, format_interval, format_value
+from d2lperf.formats import Shown, Table, format_estimate, format_value
 from d2lperf.measuring.results import Comparison
 from d2lperf.measuring.saved import Saved, decoded, encoded
 from d2lperf.measuring.verdict import BASELINE, Ratio
@@ -37,8 +37,8 @@ class Crossing:
     def __repr__(self) -> str:
         if math.isnan(self.value):
             return f"{self.name} against {self.other}: no crossing found"
-        between = format_interval(self.low, self.high, format_value)
-        return f"{self.name} against {self.other}: crosses at {format_value(self.value)} {between}"
+        where = format_estimate(self.value, self.low, self.high)
+        return f"{self.name} against {self.other}: crosses at {where}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +95,7 @@ class Sweep(Shown, Saved):
         frames = [run.to_frame() for run in self]
         if not frames:
             return pd.DataFrame()
-        keys = [value if isinstance(value, Real) else str(value) for value in self.values]
+        keys = [value if _is_number(value) else str(value) for value in self.values]
         return pd.concat(frames, keys=keys, names=[self.label])
 
     def crossing(self, name: str | None = None) -> Crossing:
@@ -109,7 +109,7 @@ class Sweep(Shown, Saved):
                 ratio crosses 1 more than once.
         """
         name = self._other() if name is None else name
-        numbers = [value for value in self.values if isinstance(value, Real) and value > 0]
+        numbers = [value for value in self.values if _is_number(value) and value > 0]
         if len(numbers) < len(self.values) or numbers != sorted(set(numbers)):
             raise ValueError(
                 f"a crossing needs positive {self.label}s in ascending order, but they are "
@@ -145,26 +145,35 @@ class Sweep(Shown, Saved):
 
         if not self.comparisons:
             raise ValueError("there is nothing to draw: the sweep has no values.")
-        numbers = all(isinstance(value, Real) for value in self.values)
-        x, ratio, low, high = {}, {}, {}, {}
+        numbers = all(map(_is_number, self.values))
+        curves: dict[str, list[Ratio]] = {}
+        x: dict[str, list[Any]] = {}
         for value, run in zip(self.values if numbers else map(str, self.values), self):
             for name, found in run.items():
-                if found.verdict == BASELINE:
-                    continue
-                x.setdefault(name, []).append(value)
-                ratio.setdefault(name, []).append(found.ratio)
-                low.setdefault(name, []).append(found.low)
-                high.setdefault(name, []).append(found.high)
+                if found.verdict != BASELINE:
+                    curves.setdefault(name, []).append(found)
+                    x.setdefault(name, []).append(value)
         log = "x" if numbers and 0 < 10 * min(self.values) <= max(self.values) else ""
-        ylabel = f"time relative to {self.comparisons[0].baseline}"
-        labels = {"xlabel": self.label, "ylabel": ylabel, "log": log}
-        ax = plotting.lines(x, ratio, low=low, high=high, ax=ax, **labels)
+        ax = plotting.lines(
+            x,
+            {name: [found.ratio for found in curve] for name, curve in curves.items()},
+            low={name: [found.low for found in curve] for name, curve in curves.items()},
+            high={name: [found.high for found in curve] for name, curve in curves.items()},
+            xlabel=self.label,
+            ylabel=f"time relative to {self.comparisons[0].baseline}",
+            log=log,
+            ax=ax,
+        )
         ax.axhline(1, color=plotting.COLOURS["black"], lw=1, zorder=1)
         return ax
 
 
 def _shown(value: Any) -> str:
-    return format_value(value) if isinstance(value, Real) else str(value)
+    return format_value(value) if _is_number(value) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real)
 
 
 def _same(there: Any, asked: Any) -> bool:

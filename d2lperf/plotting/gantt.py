@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections import Counter
+from collections import defaultdict
 
 import numpy as np
 
@@ -46,10 +46,10 @@ def gantt(spans, *, lanes=None, length_s=None, palette=None, ax=None):
     ax.barh(range(len(lanes)), length_s, height=0.8, color="#F4F4F4", zorder=0)
 
     kind = {name: re.sub(r"[\s_#-]+\d+$", "", name) or name for name in dict.fromkeys(names)}
-    seconds = Counter()
+    seconds: dict[str, float] = defaultdict(float)
     for name, took in zip(names, duration.tolist()):
         seconds[kind[name]] += took
-    most = dict(seconds.most_common(6))
+    most = sorted(seconds, key=lambda name: -seconds[name])[:6]
     key = {**colours_of([name for name in seconds if name in most], palette), "other": GREY}
     number = {name: i for i, name in enumerate(key)}
     colour = np.array([number.get(kind[name], len(key) - 1) for name in names], dtype=int)
@@ -61,8 +61,8 @@ def gantt(spans, *, lanes=None, length_s=None, palette=None, ax=None):
     corners = np.array([[start, start, end, end], [top, top + high, top + high, top]]).T
     wide = duration > 4 * point  # a white edge parts it from its neighbours
     for i, shade in enumerate(key.values()):
-        for edge in (0, 0.6):  # an artist for each span would take seconds
-            path = Path.make_compound_path_from_polys(corners[(colour == i) & (wide == bool(edge))])
+        for those, edge in ((~wide, 0.0), (wide, 0.6)):  # an artist for each would take seconds
+            path = Path.make_compound_path_from_polys(corners[(colour == i) & those])
             ax.add_artist(PathPatch(path, facecolor=shade, edgecolor="white", lw=edge, zorder=2))
     light = [np.dot(to_rgb(shade), (0.3, 0.59, 0.11)) for shade in key.values()]
     options = {"fontsize": 9, "ha": "center", "va": "center", "clip_on": True, "parse_math": False}

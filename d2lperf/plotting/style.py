@@ -59,6 +59,15 @@ def row_axes(ax, names, xlabel, height=0.42):
     return ax
 
 
+def _subdivisions(span):
+    """Where a logarithmic axis has ticks between powers of ten, by what its ends differ."""
+    if span < 8:
+        return 1, 1.5, 2, 3, 4, 5, 7
+    if span < 50:
+        return 1, 2, 5
+    return (1, 3) if span < 2000 else (1,)
+
+
 def ticks(axis, log, unit=""):
     """Make an axis linear or logarithmic, its ticks numbers with or without a unit."""
     from matplotlib import ticker
@@ -66,9 +75,7 @@ def ticks(axis, log, unit=""):
     if log:
         axis.axes.set(**{f"{axis.axis_name}scale": "log"})
         low, high = axis.get_view_interval()
-        subs = (1, 2, 5) if high < 50 * low else (1, 3) if high < 2000 * low else (1,)
-        subs = (1, 1.5, 2, 3, 4, 5, 7) if high < 8 * low else subs
-        axis.set_major_locator(ticker.LogLocator(subs=subs, numticks=12))
+        axis.set_major_locator(ticker.LogLocator(subs=_subdivisions(high / low), numticks=12))
         axis.set_minor_locator(ticker.NullLocator())
     elif unit and unit != "s" and axis.axis_name == "x":
         axis.set_major_locator(ticker.MaxNLocator(5))  # long labels side by side

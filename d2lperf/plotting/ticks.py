@@ -1,6 +1,7 @@
 """Numbers on an axis, all of them in one format."""
 
 import math
+from typing import Any
 
 import numpy as np
 from matplotlib.ticker import Formatter
@@ -26,7 +27,8 @@ class TickLabels(Formatter):
 
     def format_ticks(self, values):
         """Return the labels of all ticks; those outside of the axis do not count for the format."""
-        low, high = sorted(self.axis.get_view_interval())
+        axis: Any = self.axis
+        low, high = sorted(axis.get_view_interval())
         slack = 1e-9 * (high - low)
         shown = [v for v in values if low - slack <= v <= high + slack] or list(values)
         sizes = [abs(float(v)) for v in shown if v != 0] or [1.0]

@@ -168,7 +168,7 @@ class Crew(AbstractContextManager):
             if worker.process is None:
                 worker.start(self._settings)
             elif "end" not in worker.open:
-                raise worker.failure
+                raise worker.failure or worker.death()
             worker.give(task)
 
     def gather(self, timeout_s: float = math.inf, deadline_s: float = math.inf) -> list[Any]:

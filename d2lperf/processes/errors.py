@@ -11,6 +11,7 @@ import sysconfig
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from types import TracebackType
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -51,10 +52,17 @@ class Place(NamedTuple):
     waits: bool  # there, for other ranks
 
 
+class Sent(NamedTuple):
+    """An error as it travels."""
+
+    pickled: bytes | None  # None: not even its class can be sent
+    left_out: list[str]  # what of it cannot be sent, in words
+
+
 class Failure(NamedTuple):
     """What a worker tells of an error that its function raised."""
 
-    pickled: bytes | None  # None: the error cannot be sent
+    sent: "Sent"
     said: str  # class and message
     text: str  # with the traceback
     place: str
@@ -84,7 +92,7 @@ def described(error: BaseException) -> Failure:
         frames = frames.tb_next
     others = [_said_of_others(one) for one in _chain(error)]
     return Failure(
-        pickled=_pickled(error),
+        sent=_sent(error),
         said="".join(traceback.format_exception_only(error)).strip(),
         text="".join(traceback.format_exception(type(error), error, frames)).rstrip(),
         place=place_of("gave up at", traceback.extract_tb(frames)).text,
@@ -103,13 +111,16 @@ def revived(failure: Failure, rank: int, label: str, who: str) -> BaseException:
     """
     unsent = "(its traceback is above; the error itself cannot be sent to the notebook)"
     error: BaseException = WorkerError(f"{label} raised {failure.said} {unsent}")
-    if failure.pickled is not None:
+    if failure.sent.pickled is not None:
         with suppress(Exception):
-            error = pickle.loads(failure.pickled)
+            error = pickle.loads(failure.sent.pickled)
     with suppress(Exception):
         if getattr(error, "rank", None) is None:
-            error.rank = rank
-    error.__cause__ = WorkerTraceback(f"\n{who} raised this:\n{failure.text}")
+            vars(error)["rank"] = rank
+    text = f"\n{who} raised this:\n{failure.text}"
+    if failure.sent.left_out:
+        text += f"\n(left out, because it cannot be sent: {', '.join(failure.sent.left_out)})"
+    error.__cause__ = WorkerTraceback(text)
     return error
 
 
@@ -123,38 +134,62 @@ def _chain(error: BaseException) -> list[BaseException]:
         chain.append(cause)
 
 
-def _pickled(error: BaseException) -> bytes | None:
-    """The pickle of an error, from which the same error can be read; None if there is none."""
-    with suppress(Exception):
-        pickled = cloudpickle.dumps(error)
-        if _alike(pickle.loads(pickled), error):
-            return pickled
+def _sent(error: BaseException) -> Sent:
+    """The pickle of an error, from which an error of the same class can be read."""
     # By default an error is pickled as its class and `args`, with which the class is then called.
     # That fails for a class whose __init__ takes other arguments than it gives to Exception.
+    for form in (lambda: error, lambda: _Unbuilt(*_parts(error))):
+        with suppress(Exception):
+            pickled = cloudpickle.dumps(form())
+            if _alike(pickle.loads(pickled), error):
+                return Sent(pickled, [])
+    # The caller's `except` asks for the class, so we send it without what cannot be sent.
+    attributes = {name: value for name, value in vars(error).items() if _travels(value)}
+    args = tuple(value if _travels(value) else repr(value) for value in error.args)
+    left_out = [f"attribute {name!r}" for name in vars(error) if name not in attributes]
+    left_out += [f"argument {value!r}" for value in error.args if not _travels(value)]
     with suppress(Exception):
-        pickled = cloudpickle.dumps(_Unbuilt(error))
-        if _alike(pickle.loads(pickled), error):
-            return pickled
-    return None
+        pickled = cloudpickle.dumps(_Unbuilt(type(error), args, attributes))
+        if type(pickle.loads(pickled)) is type(error):
+            return Sent(pickled, left_out)
+    return Sent(None, [])
 
 
 def _alike(read: Any, error: BaseException) -> bool:
     return type(read) is type(error) and repr(read.args) == repr(error.args)
 
 
-class _Unbuilt(NamedTuple):
-    """An error that is read without a call of its own __init__."""
+def _travels(value: Any) -> bool:
+    try:
+        pickle.loads(cloudpickle.dumps(value))
+    except Exception:
+        return False
+    return True
 
-    error: BaseException
+
+class _Parts(NamedTuple):
+    """What an error is made of."""
+
+    kind: type[BaseException]
+    args: tuple
+    attributes: dict[str, Any]
+
+
+def _parts(error: BaseException) -> _Parts:
+    args: Any = error.__reduce__()[1]  # with what an OSError keeps beside `args`
+    return _Parts(type(error), args, vars(error))
+
+
+class _Unbuilt(_Parts):
+    """An error that is read without a call of its class's own __new__ and __init__."""
 
     def __reduce__(self) -> tuple:
-        args = self.error.__reduce__()[1]  # with what an OSError keeps beside `args`
-        return _read_error, (type(self.error), args, vars(self.error))
+        return _read_error, tuple(self)
 
 
 def _read_error(kind: type, args: tuple, attributes: dict) -> BaseException:
-    error = kind.__new__(kind, *args)
-    builtin = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    builtin: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
+    error = builtin.__new__(kind, *args)
     builtin.__init__(error, *args)
     vars(error).update(attributes)
     return error
@@ -167,16 +202,15 @@ def _said_of_others(error: BaseException) -> str:
         return ""
     message = "".join(traceback.format_exception_only(error))
     theirs = isinstance(error, dist.DistError)
-    if not theirs and not (_raised_by_libraries(error) and _SPEAKER.search(message)):
+    if not theirs and not (_raised_by_libraries(error.__traceback__) and _SPEAKER.search(message)):
         return ""
     if _LATE.search(message):
         return "late"
     return "lost" if _LOST.search(message) else ""
 
 
-def _raised_by_libraries(error: BaseException) -> bool:
-    """Whether torch.distributed raised it, or a call into C++."""
-    innermost = error.__traceback__
+def _raised_by_libraries(innermost: TracebackType) -> bool:
+    """Whether torch.distributed raised the error of this traceback, or a call into C++."""
     while innermost.tb_next is not None:
         innermost = innermost.tb_next
     file = innermost.tb_frame.f_code.co_filename

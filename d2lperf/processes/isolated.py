@@ -72,7 +72,8 @@ class _Turns:
     """Lets one worker act at a time, and rests between two of them."""
 
     def __init__(self, crew: Crew):
-        self._crew, self._last = crew, None
+        self._crew = crew
+        self._last: Worker | None = None
 
     def ask(self, worker: Worker, method: str, *args: Any) -> _Answer:
         changes = self._last is not None and self._last is not worker

@@ -84,8 +84,15 @@ def launch(
     # The store, in which the ranks find each other, is in the kernel and outlives each of them.
     # Left to itself, it listens on every interface. With libuv, torch 2.6 takes no socket.
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as server:
-        where, options = server.getsockname(), {"wait_for_workers": False, "use_libuv": False}
-        store = dist.TCPStore(*where, is_master=True, master_listen_fd=server.detach(), **options)
+        host, port = server.getsockname()
+        store = dist.TCPStore(
+            host,
+            port,
+            is_master=True,
+            wait_for_workers=False,
+            master_listen_fd=server.detach(),
+            use_libuv=False,
+        )
     refusal = f"{getattr(fn, '__name__', 'fn')} or what it refers to cannot be sent to a worker"
     advice = "Make it inside the function: open files, locks, generators and connections stay here."
     task = partial(_member, fn, args, workers, store.port, group)
@@ -160,7 +167,7 @@ def _connection(backend: str, workers: int) -> _Connection:
     devices = num_gpus() if theirs and dist.is_backend_available(theirs) else 0
     if backend == "gloo" or (backend == "auto" and devices < workers):
         return on_cpu
-    if backend not in ("auto", theirs):
+    if theirs is None or backend not in ("auto", theirs):
         names = f'"auto", "gloo" or "{theirs}"' if theirs else '"auto" or "gloo"'
         raise ValueError(f"backend is {names} here, but got {backend!r}.")
     if devices < workers:

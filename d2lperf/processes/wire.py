@@ -35,7 +35,7 @@ def pack(
         refusal, advice: what the error says before and after the reason.
         kind: the error's class.
     """
-    stream, beside = io.BytesIO(), []
+    stream, beside = io.BytesIO(), list[pickle.PickleBuffer]()
     try:
         _Pickler(stream, protocol=5, buffer_callback=beside.append).dump(value)
         # Not getbuffer(): a BytesIO that goes while its buffer is in use is an error (on stderr)
@@ -65,7 +65,7 @@ def receive(link: Connection) -> tuple[str, list[np.ndarray]]:
     kind, sizes = link.recv()
     packed = [torch.empty(size, dtype=torch.uint8).numpy() for size in sizes]  # aligned for torch
     for array in packed:
-        memory, got = memoryview(array), 0
+        memory, got = array.data, 0
         while got < len(memory):
             count = os.readv(link.fileno(), [memory[got:]])
             if count == 0:

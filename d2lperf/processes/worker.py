@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from multiprocessing.connection import Connection
@@ -24,8 +25,8 @@ from d2lperf.processes.wire import pack, receive, send, unpack
 _ADVICE = "Return tensors, arrays, numbers and containers of them (compare: or pass check=False)."
 _OF_TORCH = "default_dtype", "float32_matmul_precision", "deterministic_debug_mode"
 
-here = None  # the Here of this process, if it is a worker
-reporter = None  # where `report` sends its value
+here: "Here"  # the worker that this process is; there in workers only
+reporter: Callable[[Any], None] | None = None  # where `report` sends its value
 
 
 class Settings(NamedTuple):
@@ -64,7 +65,9 @@ class Here:
         global here, reporter
         here, reporter = self, partial(self.send, "report", "the reported value")
         self.index, self._label, self._link = index, label, link
-        self._sending, self._tasks = threading.Lock(), queue.SimpleQueue()
+        self._sending = threading.Lock()
+        self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.subject: Any = None  # the `Subject` of a comparison, for as long as there is one
         os.setpgid(0, 0)  # what it starts ends with it
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         _redirect("stdout", 1, out)

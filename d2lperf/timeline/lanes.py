@@ -40,7 +40,8 @@ class Arranged(NamedTuple):
 
     `rows` are sorted by start, outer spans first; `times` holds the intervals of each lane that has
     any, lanes of the host first; `device_of` knows the lanes that were added, too, and `added` maps
-    them to the lanes in which their spans were noted. `seen` is the number of entries.
+    them to the lanes in which their spans were noted. `seen` is the number of entries;
+    `window` reaches from the first start to the last end.
     """
 
     seen: int
@@ -48,10 +49,10 @@ class Arranged(NamedTuple):
     times: dict[str, list[Interval]]
     device_of: dict[str, str]
     added: dict[str, str]
-    window: Interval | None
+    window: Interval
 
 
-NOTHING = Arranged(0, [], {}, {}, {}, None)
+NOTHING = Arranged(0, [], {}, {}, {}, Interval(0, 0))
 
 
 class _Lane:

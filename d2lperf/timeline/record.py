@@ -32,7 +32,7 @@ class Place(NamedTuple):
     """Where something ran: device, its index and the stream; the host is ("", 0, thread)."""
 
     kind: str
-    index: int
+    device_index: int
     number: int
 
 
@@ -85,7 +85,8 @@ def _profile(fn: Callable[[], Any]) -> Profile:
     """Run `fn` once under torch's profiler."""
     if _compat.profiling() or not _one_at_a_time.acquire(blocking=False):
         raise TimelineError("a profiler is running, and torch can only have one. Stop it first.")
-    names, hook = {}, threading.getprofile()
+    names: dict[int, str] = {}
+    hook = threading.getprofile()
 
     def note(*_: Any) -> None:
         # A thread may end before we can ask, so it notes its name as it starts.
@@ -97,7 +98,7 @@ def _profile(fn: Callable[[], Any]) -> Profile:
         os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         config = _compat.all_threads_config()
         # By default it records every kind of device that torch can record and this machine has.
-        profiler = torch.profiler.profile(experimental_config=config)
+        profiler: Any = torch.profiler.profile(experimental_config=config)
         profiler.start()
         threading.setprofile(hook or note)
         with torch.profiler.record_function(CALL):
@@ -113,7 +114,7 @@ def _profile(fn: Callable[[], Any]) -> Profile:
     if not alive:
         raise TimelineError("the function used a profiler itself, and torch can only have one.")
     found = [thread for thread in threading.enumerate() if not thread.name.startswith("Dummy-")]
-    names |= {thread.native_id: thread_label(thread) for thread in found}
+    names |= {one.native_id: thread_label(one) for one in found if one.native_id is not None}
     # The public list, profiler.events(), takes much longer and drops some nested spans.
     return Profile(profiler.profiler.kineto_results.events(), names, called_ns)
 
@@ -177,11 +178,13 @@ def _lanes(
     def turn(place: Place) -> tuple[bool, Place]:
         return place != here, place if place.kind else Place("", 0, 0)
 
-    lanes, device_of, used = {}, {}, Counter()
+    lanes: dict[Place, str] = {}
+    device_of: dict[str, str] = {}
+    used: Counter[str] = Counter()
     for place in sorted(dict.fromkeys(places), key=turn):
         device, lane = HOST, names.get(place.number, "thread")
         if place.kind:
-            device = f"{place.kind}:{place.index}"
+            device = f"{place.kind}:{place.device_index}"
             lane = f"{device} stream {place.number}"
         used[lane] += 1
         lanes[place] = f"{lane} ({used[lane]})" if used[lane] > 1 else lane

@@ -33,7 +33,7 @@ class Summary(Shown):
     """
 
     def __init__(self, found: Arranged):
-        start, end = found.window or (0, 0)
+        start, end = found.window
         self.duration_s = (end - start) / 1e9
         self.nested = any(row.depth for row in found.rows)
         times = defaultdict(list)

@@ -54,7 +54,7 @@ class Timeline:
     (0.5, 0.333)
     """
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._spans: list[Entry] = []
         self._device_of: dict[str, str] = {}
         self._origin = time.perf_counter_ns()  # time 0 of the spans
@@ -144,7 +144,8 @@ class Timeline:
             self._spans.append(Entry(str(name), *times, lane, threading.get_ident()))
 
     def _enter(self, lane: str, device: str) -> None:
-        if (known := self._device_of.setdefault(lane, device)) != device:
+        known = self._device_of.setdefault(lane, device)
+        if known != device:
             raise TimelineError(f"lane {lane!r} belongs to {known!r}, so not to {device!r}.")
 
     def _now(self) -> Arranged:
@@ -312,7 +313,7 @@ class Timeline:
         stream may, Perfetto shows the first. Source: Trace Event Format (Chromium project).
         """
         found = self._now()
-        zero = found.window.start if found.window else 0
+        zero = found.window.start
         events = []
         for row in found.rows:
             where = {"ph": "X", "name": row.name, "pid": found.device_of[row.lane], "tid": row.lane}
@@ -320,8 +321,12 @@ class Timeline:
             times_ns = row.start - zero, row.end - row.start
             ts, dur = (math.nextafter(ns / 1e3, math.inf) for ns in times_ns)
             events.append({**where, "ts": ts, "dur": dur})
-        ours = {"start_ns": zero, "origin_ns": self._origin, "window_ns": self._window}
-        ours["device_of"] = {lane: found.device_of[lane] for lane in found.times}
+        ours = {
+            "start_ns": zero,
+            "origin_ns": self._origin,
+            "window_ns": self._window,
+            "device_of": {lane: found.device_of[lane] for lane in found.times},
+        }
         # Perfetto shows escapes as they are, so only half of a surrogate pair becomes one.
         text = json.dumps({"traceEvents": events, "otherData": ours}, ensure_ascii=False)
         write_whole(path, text, errors="backslashreplace")

@@ -1,6 +1,7 @@
 """Claims about a comparison: borne out, contradicted or open, by the interval alone."""
 
 import io
+import os
 import sys
 
 import pytest
@@ -179,6 +180,18 @@ def test_a_claim_shows_nothing_in_a_notebook():
 
     assert DisplayFormatter().format(Claim("borne out", "x")) == ({}, {})
     assert "borne out" in repr(Claim("borne out", "x"))
+
+
+def test_claims_are_noted_where_it_is_asked(three, lenient, monkeypatch, tmp_path):
+    three.expect("scripted", faster_than="eager")
+    assert os.listdir(tmp_path) == []
+    monkeypatch.setenv("D2LPERF_CLAIMS", str(tmp_path / "claims.txt"))
+    three.expect("scripted", faster_than="eager")
+    three.expect("compiled", faster_than="eager")
+    lines = (tmp_path / "claims.txt").read_text(encoding="utf-8").splitlines()
+    assert [line.split("\t")[0] for line in lines] == ["borne out", "contradicted"]
+    monkeypatch.setenv("D2LPERF_CLAIMS", str(tmp_path / "none" / "claims.txt"))
+    assert three.expect("scripted", faster_than="eager").outcome == "borne out"  # nothing is lost
 
 
 # ----------------------------------------------------------------------------------- require

@@ -246,7 +246,7 @@ def test_errors_with_an_init_of_their_own_come_as_their_own_class(make):
     assert vars(caught.value) == vars(wanted) | {"rank": 0}
 
 
-def test_errors_that_cannot_travel_are_told():
+def test_an_error_arrives_as_its_class_without_what_cannot_be_sent():
     class Odd(Exception):
         """It is pickled, but cannot be read."""
 
@@ -259,16 +259,33 @@ def test_errors_that_cannot_travel_are_told():
     def unreadable():
         raise Odd(1, 2)
 
-    def unsendable():
-        error = ValueError("with a lock")
-        error.lock = threading.Lock()
+    def with_locks():
+        error = OneByDefault(1, 2)
+        error.args = (*error.args, threading.Lock())
+        error.lock, error.step = threading.Lock(), 7
         raise error
 
-    with pytest.raises(WorkerError, match=r"rank 0 raised .*Odd: 1 and 2") as caught:
+    with pytest.raises(Odd, match="1 and 2") as caught:
         launch(unreadable, workers=1)
     assert "raise Odd(1, 2)" in str(caught.value.__cause__)
-    with pytest.raises(WorkerError, match="rank 0 raised ValueError: with a lock"):
-        launch(unsendable, workers=1)
+    with pytest.raises(OneByDefault, match="1 and 2") as caught:
+        launch(with_locks, workers=1)
+    assert vars(caught.value) == {"step": 7, "rank": 0} and "lock" in caught.value.args[1]
+    why = str(caught.value.__cause__)
+    assert "left out, because it cannot be sent: attribute 'lock', argument <unlocked" in why
+
+
+def test_an_error_whose_class_cannot_be_sent_is_told():
+    def work():
+        lock = threading.Lock()
+
+        class Bound(Exception):
+            held = lock
+
+        raise Bound("no way out")
+
+    with pytest.raises(WorkerError, match=r"rank 0 raised .*Bound: no way out"):
+        launch(work, workers=1)
 
 
 SCRIPT = """

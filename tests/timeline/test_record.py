@@ -98,6 +98,15 @@ def test_names_with_odd_letters_come_through(name):
     assert {"aten::relu", name} <= {s.name for s in record(fn, warmup=0).spans}
 
 
+def by_two_workers(work):
+    """Let two threads with names do it at the same time."""
+    threads = [threading.Thread(target=work, name=f"worker {i}") for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 @sees_all_threads
 def test_threads_have_lanes_with_their_names():
     """Both threads have ended when the recording does."""
@@ -110,11 +119,7 @@ def test_threads_have_lanes_with_their_names():
             x @ x
 
     def fn():
-        threads = [threading.Thread(target=work, name=f"worker {i}") for i in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        by_two_workers(work)
         torch.relu(x)
 
     t = record(fn)
@@ -133,14 +138,8 @@ def test_recorded_threads_that_meet_overlap():
             together.wait()
             time.sleep(0.02)
 
-    def fn():
-        threads = [threading.Thread(target=work, name=f"worker {i}") for i in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    assert record(fn, warmup=0).overlap("worker 0", "worker 1") > 0
+    timeline = record(lambda: by_two_workers(work), warmup=0)
+    assert timeline.overlap("worker 0", "worker 1") > 0
 
 
 def test_a_worker_thread_can_record():
