@@ -55,8 +55,9 @@ class Machine:
     @property
     def processor_name(self) -> str:
         """The processor in a heading: "2-core AMD EPYC"."""
-        short = re.sub(r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*", " ", self.processor)
-        return f"{self.cores_usable}-core {' '.join(short.split())}"
+        noise = r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*"
+        words = re.sub(noise, " ", self.processor).split()
+        return f"{self.cores_usable}-core {' '.join(words)}"
 
     @property
     def name(self) -> str:

@@ -386,12 +386,12 @@ def run_of(path: Path, *, run: bool, timeout_s: float = 300) -> Predictions | No
     return None
 
 
-def record(runs: dict[str, Predictions], folder: Path = RECORDED) -> Path:
+def record(runs: dict[str, Predictions], folder: Path) -> Path:
     """Store what the predictions of the course came to, in a file named after the machine.
 
     Args:
         runs: the predictions of each notebook, by its name.
-        folder: where the file goes; it is made if it is not there.
+        folder: where the file goes; it is made if needed.
 
     Returns:
         The file.
@@ -426,7 +426,7 @@ def record_course(*, run: bool, timeout_s: float) -> int:
             runs[path.stem] = shown
             print(f"{path.stem}: {len(shown.measured_here())} predictions", flush=True)
     try:
-        print(f"recorded in {record(runs).relative_to(HERE.parent)}")
+        print(f"recorded in {record(runs, RECORDED).relative_to(HERE.parent)}")
     except BuildError as error:
         print(error, file=sys.stderr)
         status = 1

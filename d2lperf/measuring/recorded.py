@@ -50,16 +50,17 @@ class Column(NamedTuple):
     numbers: Mapping[Key, float]
 
 
-def read(folder: Path | None = None) -> list[Record]:
-    """Return the runs in a folder, in the order of their files; none where there is no folder.
+def read() -> list[Record]:
+    """Return the runs in `FOLDER`, in the order of their files; none where there is no folder.
 
     Raises:
         ValueError: a file is not a recorded run.
     """
-    return [_read_file(path) for path in sorted((folder or FOLDER).glob("*.json"))]
+    return [read_file(path) for path in sorted(FOLDER.glob("*.json"))]
 
 
-def _read_file(path: Path) -> Record:
+def read_file(path: Path) -> Record:
+    """Return the run in a file; raise a ValueError where it is not a recorded run."""
     try:
         return _record(json.loads(path.read_text(encoding="utf-8")))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
