@@ -381,7 +381,8 @@ def run_of(path: Path, *, run: bool, timeout_s: float = 300) -> Predictions | No
     if found:
         return predictions_in(found[-1])
     if any("predictions()" in cell.source for cell in notebook.cells):
-        todo = f"execute it first: make notebooks NN={path.stem[:2]}"
+        number = path.stem.split("-")[0]
+        todo = f"execute it first: make notebooks NN={number}"
         raise BuildError(f"{path.stem}: its stored outputs have no predictions to read; {todo}")
     return None
 

@@ -252,7 +252,7 @@ class Predictions:
         texts = [[row[column] for column in shown] for row in rows]
         return html_table(Table(shown, texts, scores=tuple(range(1, len(shown)))))
 
-    def _repr_mimebundle_(self, include=None, exclude=None) -> tuple[dict, dict]:
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict, dict]:
         """What a notebook stores beside text and table; notebooks/build.py reads it."""
         return {}, {"d2lperf": self.to_dict()}
 
