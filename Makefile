@@ -3,6 +3,7 @@
 #   make test                         everything, the notebooks run strictly
 #   make frameworks [FRAMEWORK=jax]   kernels for the notebooks in frameworks/ (all of them)
 #   make notebooks [NN="00 01"]       execute them again and store their outputs
+#   make record                       run the course; store this machine's numbers
 #   make book                         the web page, into build/book/html
 #   make book-test                    the web page in a browser (Debian: apt-get install chromium)
 #   make lint                         check style and types, and the notebooks' prose
@@ -34,10 +35,10 @@ BOOK_VENV ?= .venv-book
 BOOK_RUN := $(abspath $(BOOK_VENV))/$(notdir $(BIN))/python
 BOOK_READY := $(BOOK_VENV)/.ready
 
-.PHONY: help lab test matrix frameworks notebooks book book-test lint lock clean
+.PHONY: help lab test matrix frameworks notebooks record book book-test lint lock clean
 
 help:
-	@sed -n '2,9s/^# *//p' Makefile
+	@sed -n '2,10s/^# *//p' Makefile
 
 lab: $(READY)
 	cd notebooks && "$(RUN)" -m jupyterlab $(LAB_ARGS) 00-start-here.ipynb
@@ -57,6 +58,9 @@ matrix:
 
 notebooks: $(READY)
 	"$(RUN)" notebooks/build.py $(NN)
+
+record: $(READY)
+	"$(RUN)" notebooks/build.py --record
 
 book: $(BOOK_READY)
 	"$(BOOK_RUN)" docs/book.py

@@ -52,6 +52,21 @@ class Machine:
         """What the notebooks run on here: 'several GPUs', 'one GPU' or 'CPU'."""
         return RUNGS[min(2, len(self.accelerators))]
 
+    @property
+    def processor_name(self) -> str:
+        """The processor in a heading: "2-core AMD EPYC"."""
+        noise = r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*"
+        words = re.sub(noise, " ", self.processor).split()
+        return f"{self.cores_usable}-core {' '.join(words)}"
+
+    @property
+    def name(self) -> str:
+        """The machine in a heading: its accelerator, such as "H200", or else its processor."""
+        if not self.accelerators:
+            return self.processor_name
+        first = self.accelerators[0].split(",")[0].removeprefix("NVIDIA ")
+        return first if len(self.accelerators) == 1 else f"{len(self.accelerators)} x {first}"
+
     def to_dict(self) -> dict:
         """Return the card as plain values that JSON can hold."""
         return {**asdict(self), "accelerators": list(self.accelerators)}

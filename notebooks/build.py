@@ -4,6 +4,10 @@ Each notebook is executed from top to bottom in a fresh kernel, as the tests do 
 in one form, so that two runs differ only in what was measured. A notebook that fails stays as it
 was. Notebooks stand in notebooks/, deeper/ and frameworks/; those of frameworks/ name a kernel of
 their own (`d2lperf-NAME`), all others run in the running interpreter.
+
+`--record` executes the course and stores what its predictions came to in notebooks/recorded/, in a
+file named after this machine; no notebook changes. `--record-stored` takes the stored outputs of
+the last `make notebooks` and executes nothing. `--stamp` then shows the record in the notebooks.
 """
 
 from __future__ import annotations
@@ -28,8 +32,12 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 from tqdm import tqdm
 
+from d2lperf.measuring import recorded
+from d2lperf.measuring.predictions import Predictions
+
 HERE = Path(__file__).resolve().parent
 FIGURES = HERE / "figures"
+RECORDED = HERE / "recorded"
 FOLDERS = ("", "deeper", "frameworks")
 
 # The set-up cell of every notebook. `origin` is None where Python takes a folder named d2lperf,
@@ -80,7 +88,8 @@ def tags(cell) -> list[str]:
 def stamp(notebook, name: str = "notebook"):
     """Write the set-up cell, fold the cells tagged `hide-input` and embed the drawings.
 
-    A Markdown cell that says `![...](attachment:NAME.png)` gets notebooks/figures/NAME.png.
+    A Markdown cell that says `![...](attachment:NAME.png)` gets notebooks/figures/NAME.png. The
+    stored tables of predictions show what is recorded by now.
 
     Args:
         notebook: the notebook, changed in place.
@@ -114,7 +123,21 @@ def stamp(notebook, name: str = "notebook"):
             images = {n: base64.b64encode(path.read_bytes()) for n, path in wanted.items()}
             images = {n: {"image/png": image.decode()} for n, image in images.items()}
             cell["attachments"] = nbformat.from_dict(images)
+    for output in tables_of_predictions(notebook):
+        shown = predictions_in(output)
+        output.data.update({"text/html": shown._repr_html_(), "text/plain": str(shown)})
     return notebook
+
+
+def tables_of_predictions(notebook) -> list:
+    """Return the stored outputs in which `predictions()` has left its numbers."""
+    outputs = [o for c in notebook.cells if c.cell_type == "code" for o in c.outputs]
+    return [output for output in outputs if "d2lperf" in output.get("metadata", {})]
+
+
+def predictions_in(output) -> Predictions:
+    """Return the predictions that an output was made from."""
+    return Predictions.from_dict(output.metadata["d2lperf"])
 
 
 # ------------------------------------------------------------------------- normalising
@@ -270,14 +293,16 @@ def over_files() -> dict[str, str]:
     return {"transport": "ipc", "connection_file": str(path)}
 
 
-def kernel_environment() -> dict[str, str]:
-    """Return a kernel's environment: as in the tests (conftest.py), strict and without bars."""
-    environment = dict(os.environ, D2LPERF_STRICT="1", TQDM_DISABLE="1")
+def kernel_environment(strict: bool) -> dict[str, str]:
+    """Return a kernel's environment: without bars; strict as in the tests (conftest.py), or not."""
+    environment = dict(os.environ, D2LPERF_STRICT="1" if strict else "0", TQDM_DISABLE="1")
     environment.pop("MPLBACKEND", None)
     return environment
 
 
-def execute(notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300) -> None:
+def execute(
+    notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300, strict: bool = True
+) -> None:
     """Run all code cells in a fresh kernel and put their outputs into the notebook.
 
     History is off, as in nbval: a trailing `;` hides nothing and there is no `_`.
@@ -287,6 +312,7 @@ def execute(notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300)
         name: what to call it in an error.
         folder: working directory of the kernel.
         timeout_s: longest time for one cell, in seconds.
+        strict: a claim that this machine contradicts raises.
 
     Raises:
         BuildError: a cell raised or took too long, its kernel died or is not there, or it left
@@ -308,7 +334,7 @@ def execute(notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300)
     code = [(i, c) for i, c in enumerate(notebook.cells) if c.cell_type == "code"]
     before = set(folder.iterdir())
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # its log, not the cells'
-    with client.setup_kernel(env=kernel_environment(), **quiet):
+    with client.setup_kernel(env=kernel_environment(strict), **quiet):
         for count, (index, cell) in enumerate(tqdm(code, desc=name, unit="cell", leave=False), 1):
             cell.outputs, cell.execution_count = [], None
             where = f"{name}: cell {index} (code cell {count})"
@@ -330,6 +356,82 @@ def execute(notebook, name: str, *, folder: Path = HERE, timeout_s: float = 300)
             f"{name}: it left {', '.join(litter)} beside the notebooks; "
             "write into tempfile.TemporaryDirectory() instead"
         )
+
+
+# -------------------------------------------------------------------------- recording
+
+
+def run_of(path: Path, *, run: bool, timeout_s: float = 300) -> Predictions | None:
+    """Return what the predictions of a notebook came to; None where it makes none.
+
+    Args:
+        path: the notebook; its file is not changed.
+        run: execute it; otherwise its stored outputs count. A claim that this machine contradicts
+            is no error: it is what a record is for.
+        timeout_s: longest time for one cell, in seconds.
+
+    Raises:
+        BuildError: the notebook failed, or its stored outputs have no predictions that can be read.
+    """
+    notebook = nbformat.read(path, as_version=4)
+    if run:
+        stamp(notebook, path.stem)
+        execute(notebook, path.stem, folder=path.parent, timeout_s=timeout_s, strict=False)
+    found = tables_of_predictions(notebook)
+    if found:
+        return predictions_in(found[-1])
+    if any("predictions()" in cell.source for cell in notebook.cells):
+        number = path.stem.split("-")[0]
+        todo = f"execute it first: make notebooks NN={number}"
+        raise BuildError(f"{path.stem}: its stored outputs have no predictions to read; {todo}")
+    return None
+
+
+def record(runs: dict[str, Predictions], folder: Path) -> Path:
+    """Store what the predictions of the course came to, in a file named after the machine.
+
+    Args:
+        runs: the predictions of each notebook, by its name.
+        folder: where the file goes; it is made if needed.
+
+    Returns:
+        The file.
+
+    Raises:
+        BuildError: there is no run, or the runs are from several machines.
+    """
+    files = {recorded.file_name(shown.card): name for name, shown in runs.items()}
+    if len(files) != 1:
+        found = "; ".join(f"{name} on {file[:-5]}" for file, name in files.items()) or "no run"
+        raise BuildError(f"a record is of one machine, but found {found}: run make record")
+    (file,) = files
+    card = next(iter(runs.values())).card
+    day = max(shown.day for shown in runs.values())
+    notebooks = {name: shown.measured_here() for name, shown in runs.items()}
+    folder.mkdir(exist_ok=True)
+    write(folder / file, recorded.to_text(day, card, notebooks))
+    return folder / file
+
+
+def record_course(*, run: bool, timeout_s: float) -> int:
+    """Record the course; return 0 when every notebook is in the record, 1 when one is not."""
+    runs, status = {}, 0
+    for path in [p for p in find([]) if p.parent == HERE]:
+        try:
+            shown = run_of(path, run=run, timeout_s=timeout_s)
+        except BuildError as error:
+            print(error, file=sys.stderr, flush=True)
+            status = 1
+            continue
+        if shown is not None:
+            runs[path.stem] = shown
+            print(f"{path.stem}: {len(shown.measured_here())} predictions", flush=True)
+    try:
+        print(f"recorded in {record(runs, RECORDED).relative_to(HERE.parent)}")
+    except BuildError as error:
+        print(error, file=sys.stderr)
+        status = 1
+    return status
 
 
 # -------------------------------------------------------------------------- the program
@@ -406,9 +508,15 @@ def main(arguments: list[str] | None = None) -> int:
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--stamp", action="store_true", help="renew set-up and form, run nothing")
     group.add_argument("--check", action="store_true", help="write nothing; fail if not current")
+    group.add_argument("--record", action="store_true", help="run the course, store its numbers")
+    group.add_argument("--record-stored", action="store_true", help="the same from stored outputs")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one cell")
     options = parser.parse_args(arguments)
     os.environ.pop("D2LPERF_BUDGET", None)  # what is stored was measured in full length
+    if options.record or options.record_stored:
+        if options.notebooks:
+            parser.error("a record is of the whole course: name no notebook")
+        return record_course(run=options.record, timeout_s=options.timeout)
     how = {"run": not options.stamp, "check": options.check, "timeout_s": options.timeout}
     status = 0
     try:

@@ -280,3 +280,92 @@ def test_write_is_all_or_nothing(tmp_path, monkeypatch):
         build.write(path, "new")
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.ipynb"]
+
+
+# ------------------------------------------------------------------------- recording
+
+PREDICTING = """\
+from d2lperf import predict, predictions
+predict("a step", 0.1, "s").score(0.125)
+predict("a GPU", 1.0).score(2.0, published="RTX 4090")"""
+CONTRADICTED = """\
+from d2lperf import compare
+import time
+both = {"a": lambda: time.sleep(1e-4), "b": lambda: time.sleep(1e-3)}
+compare(both, baseline="a", budget_s=0.2).expect("b", faster_than="a")"""
+
+
+@pytest.fixture
+def course(tmp_path, monkeypatch):
+    """A course of one notebook, executed, without a recorded run."""
+    path = tmp_path / "01-a.ipynb"
+    nbformat.write(notebook(PREDICTING, "predictions()"), path)
+    monkeypatch.setattr(build, "HERE", tmp_path)
+    monkeypatch.setattr(build.recorded, "FOLDER", tmp_path / "recorded")
+    build.build(path)
+    return path
+
+
+def test_a_notebook_is_recorded_from_its_stored_outputs(course):
+    before = course.read_bytes()
+    path = build.record({"01-a": build.run_of(course, run=False)}, course.parent / "recorded")
+    (run,) = build.recorded.read()
+    assert run.notebooks == {"01-a": {("a step", "s"): 0.125}}
+    assert path.name == build.recorded.file_name(run.card)
+    assert set(run.card.versions) == {"Python", "torch", "numpy", "d2lperf"}
+    assert course.read_bytes() == before
+
+
+def test_stamping_shows_what_is_recorded_and_checking_misses_it(course):
+    build.build(course, check=True)
+    card = build.run_of(course, run=False).card
+    row = {"text": "a step", "predicted": 0.1, "measured": 0.5, "interval": None, "unit": "s"}
+    (course.parent / "recorded").mkdir()
+    text = build.recorded.to_text("2026-11-23", card, {"01-a": [row]})
+    (course.parent / "recorded" / "one.json").write_text(text, encoding="utf-8")
+    with pytest.raises(build.BuildError, match=r"build\.py --stamp"):
+        build.build(course, check=True)
+    build.build(course, run=False)
+    shown = nbformat.read(course, as_version=4).cells[-1].outputs[0].data
+    assert f"recorded on {card.name}</th>" in shown["text/html"]
+    assert f"recorded on {card.name}: 500 ms" in shown["text/plain"]
+    build.build(course, check=True)
+
+
+def test_recording_runs_the_notebook_and_leaves_it_as_it_was(course):
+    """A claim that this machine contradicts does not stop it."""
+    nbformat.write(notebook(PREDICTING, CONTRADICTED, "predictions()"), course)
+    before = course.read_bytes()
+    with pytest.raises(build.BuildError, match="execute it first: make notebooks NN=01"):
+        build.run_of(course, run=False)
+    shown = build.run_of(course, run=True)
+    assert [row["text"] for row in shown.measured_here()] == ["a step"]
+    assert course.read_bytes() == before
+
+
+def test_a_notebook_without_predictions_has_none_to_record(tmp_path):
+    nbformat.write(notebook("x = 1"), tmp_path / "02-b.ipynb")
+    assert build.run_of(tmp_path / "02-b.ipynb", run=False) is None
+
+
+def test_a_record_is_of_one_machine(tmp_path):
+    one, two = ({"date": "2026-11-23", "card": {"processor": p}, "predictions": []} for p in "AB")
+    runs = {"01-a": build.Predictions.from_dict(one), "02-b": build.Predictions.from_dict(two)}
+    with pytest.raises(build.BuildError, match="01-a on 0-core-a; 02-b on 0-core-b"):
+        build.record(runs, tmp_path)
+    with pytest.raises(build.BuildError, match="found no run"):
+        build.record({}, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_program_records_what_there_is_and_tells_what_is_not(course, monkeypatch, capsys):
+    monkeypatch.setattr(build, "find", lambda wanted: sorted(course.parent.glob("*.ipynb")))
+    monkeypatch.setattr(build, "RECORDED", course.parent / "recorded")
+    nbformat.write(notebook("predictions()"), course.parent / "02-b.ipynb")
+    assert build.main(["--record-stored"]) == 1
+    printed = capsys.readouterr()
+    assert "01-a: 1 predictions" in printed.out and "recorded in" in printed.out
+    assert "02-b: its stored outputs have no predictions to read" in printed.err
+    assert [list(run.notebooks) for run in build.recorded.read()] == [["01-a"]]
+    with pytest.raises(SystemExit):
+        build.main(["--record", "01"])

@@ -61,7 +61,6 @@ ARROWS = {
 PURE = {"measuring.stats", "timeline.intervals", "timeline.lanes"}
 # What is imported inside a function, when it is called. Each is here for a reason.
 LATER = {
-    ("measuring.predictions", "plotting"): "the figure of the predictions",
     ("measuring.results", "plotting"): "a result's own .plot()",
     ("measuring.sweeps", "plotting"): "a sweep's own .plot()",
     ("timeline.timeline", "plotting"): "a timeline's own .plot()",

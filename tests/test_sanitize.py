@@ -55,6 +55,11 @@ SCORE_HTML = (
     "<td style='text-align:left'>a step</td><td class='score'>20.0 ms</td>"
     "<td class='score'>31.0 ms</td><td class='score'>off by a factor of 1.6</td>"
 )
+SCORE_TABLE = (
+    "<th style='text-align:left'>this run</th><th style='text-align:left'>recorded on H200</th>"
+    "<td style='text-align:left'>a step</td><td class='score'>31.0 ms</td>"
+    "<td class='score'>9.00 ms</td><td class='score'>as predicted</td>"
+)
 
 SAME = {
     "table": (TABLE, TABLE_ON_A_BUSY_MACHINE),
@@ -110,6 +115,17 @@ SAME = {
         SCORE_HTML,
         SCORE_HTML.replace("31.0 ms", "19 µs").replace("off by a factor of 1.6", "as predicted"),
     ),
+    "another machine's column": (
+        SCORE_TABLE,
+        SCORE_TABLE.replace("on H200", "on 2-core AMD EPYC").replace("9.00 ms", "40.0 ms"),
+    ),
+    "another machine's column, where nothing is recorded": (
+        SCORE_TABLE,
+        SCORE_TABLE.replace("<th style='text-align:left'>recorded on H200</th>", "").replace(
+            "<td class='score'>9.00 ms</td>", ""
+        ),
+    ),
+    "another machine's number": (f"{SCORE}\n  recorded on H200: 9.00 ms\nend", f"{SCORE}\nend"),
     "score of a guess": (
         f"{SCORE}\n  your guess 2.00, off by a factor of 1.1",
         f"{SCORE}\n  your guess 2.00, right",
@@ -182,6 +198,11 @@ DIFFERENT = {
     "label of a score": (SCORE, SCORE.replace("8 rows", "9 rows")),
     "a prediction that is not measured": (SCORE, "8 rows against 1 row: predicted 1.00"),
     "label of a score in a table": (SCORE_HTML, SCORE_HTML.replace("a step", "a stop")),
+    "columns of a table of scores": (SCORE_TABLE, SCORE_TABLE.replace("this run", "published")),
+    "rows of a table of scores": (
+        SCORE_TABLE,
+        SCORE_TABLE + SCORE_TABLE[SCORE_TABLE.index("<td") :],
+    ),
     "another score": (SCORE, f"{SCORE}\n{SCORE}"),
     "a sentence with predicted and measured": (
         "predicted 1, measured 2",

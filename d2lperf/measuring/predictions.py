@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date
 from functools import partial
 from numbers import Integral
 from typing import Any
 
 from d2lperf.formats import Table, format_interval, format_value, html_table, print_line
+from d2lperf.machine import Machine, describe_machine
+from d2lperf.measuring import recorded
 from d2lperf.measuring.verdict import Ratio
 
 CLOSE = 1.05  # nearer to the prediction than this factor is "as predicted"
@@ -36,8 +40,16 @@ def predict(label: str, value: float, unit: str = "") -> Prediction:
 
 
 def predictions() -> Predictions:
-    """Return the predictions of this session: text, an HTML table and `.plot()`."""
-    return Predictions(_session.values())
+    """Return the predictions of this session, which show themselves as text or as a table.
+
+    Beside this run stands what another machine measured, where the notebooks are in a clone that
+    has a record of their predictions (`notebooks/recorded`): of a machine with other accelerators
+    if there is one, and otherwise the newest.
+
+    Raises:
+        ValueError: a file of `notebooks/recorded` is not a recorded run.
+    """
+    return Predictions(tuple(_session.values()), describe_machine(), date.today().isoformat())
 
 
 @dataclass(eq=False, repr=False)
@@ -117,19 +129,55 @@ class Prediction:
         own_off = "" if self.own is None else self._off(self.own, "right")
         return [said, found, self._off(self.value, "as predicted"), own, own_off]
 
-    def row(self) -> list[str]:
-        """Return label, predicted, this run, published, result, guess and its result as texts."""
-        said, found, off, own, own_off = self.cells()
-        if not self.published:
-            return [self.label, said, found, "", off, own, own_off]
-        return [self.label, said, "", f"{found} ({self.published})", off, own, own_off]
+    @property
+    def key(self) -> recorded.Key:
+        """What the prediction is found by in a recorded run."""
+        return recorded.Key(self.label, self.unit)
+
+    def to_dict(self) -> dict:
+        """Return the prediction as values that JSON can hold: inf and nan are texts."""
+        return {
+            "text": self.label,
+            "predicted": _plain(self.value),
+            "measured": _plain(self.measured),
+            "interval": self.interval and [_plain(end) for end in self.interval],
+            "unit": self.unit,
+            "guess": _plain(self.own),
+            "published": self.published,
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict) -> Prediction:
+        """Return the prediction that `to_dict` wrote."""
+        ends = values["interval"]
+        return cls(
+            values["text"],
+            _from_plain(values["predicted"]),
+            values["unit"],
+            _from_plain(values["guess"]),
+            _from_plain(values["measured"]),
+            ends and (_from_plain(ends[0]), _from_plain(ends[1])),
+            values["published"],
+        )
+
+    @property
+    def is_measured_here(self) -> bool:
+        """Whether this run measured it, and both numbers are known."""
+        here = self.measured is not None and not self.published
+        return here and _finite(self.value) and _finite(self.measured)
+
+    def measured_here(self) -> dict:
+        """Return what a recorded run keeps; an interval only where both ends are known."""
+        kept = {name: value for name, value in self.to_dict().items() if name in recorded.KEYS}
+        if self.interval and not all(map(_finite, self.interval)):
+            kept["interval"] = None
+        return kept
 
     def _off(self, number: float, close: str) -> str:
         """How far a number is off what was measured, or the word for close."""
         if _positive(number, self.measured):
             factor = max(number / self.measured, self.measured / number)
-            digits = 3 if factor < 1.055 else 2 if factor < 1.095 else int(factor < 99.5)
-            far = f"a factor of {factor:.{digits}f}"
+            far = f"a factor of {factor:.{_digits(factor)}f}"
         else:
             factor, far = math.inf, format_value(abs(self.measured - number), self.unit)
         if number == self.measured or factor < CLOSE:
@@ -139,36 +187,111 @@ class Prediction:
         return f"off by {far}{' (inside the interval)' if inside else ''}"
 
 
-class Predictions(tuple[Prediction, ...]):
-    """The predictions of a session in order; shows as lines of text, a table, or a figure."""
+@dataclass(eq=False, repr=False)
+class Predictions:
+    """The predictions of a session in order; shows as lines of text or as a table.
+
+    Attributes:
+        rows: the predictions.
+        card: the machine of this run.
+        day: the day of this run, such as "2026-11-23".
+        beside: what another machine measured, where something is recorded.
+    """
+
+    rows: tuple[Prediction, ...]
+    card: Machine
+    day: str
+    beside: recorded.Column | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        own = {p.key: math.nan if p.measured is None else p.measured for p in self.rows}
+        self.beside = recorded.choose(recorded.read(), self.card, own)
+
+    def __iter__(self) -> Iterator[Prediction]:
+        return iter(self.rows)
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self)) or "no predictions yet"
+        lines = [str(p) + self._recorded_line(p) for p in self.rows]
+        return "\n".join(lines) or "no predictions yet"
 
     __repr__ = __str__
 
+    def _recorded(self, prediction: Prediction) -> str:
+        """What the recorded run measured, "" where it has not."""
+        if self.beside is None or prediction.published:
+            return ""
+        number = self.beside.numbers.get(prediction.key)
+        return "" if number is None else format_value(number, prediction.unit)
+
+    def _recorded_line(self, prediction: Prediction) -> str:
+        number = self._recorded(prediction)
+        return f"\n  recorded on {self.beside.machine}: {number}" if number else ""
+
+    def _row(self, p: Prediction) -> dict[str, str]:
+        """The texts of one prediction by column. The score line has the interval."""
+        said, _, off, own, own_off = p.cells()
+        found = "not measured yet" if p.measured is None else format_value(p.measured, p.unit)
+        machine = self.beside.machine if self.beside else ""
+        return {
+            "prediction": p.label,
+            "predicted": said,
+            "this run": "" if p.published else found,
+            f"recorded on {machine}": self._recorded(p),
+            "published": f"{found} ({p.published})" if p.published else "",
+            "result": off,
+            "your guess": own,
+            "its result": own_off,
+        }
+
     def _repr_html_(self) -> str:
         """A table. The class `score` marks what differs from run to run (tests/sanitize.cfg)."""
-        columns = ["prediction", "predicted", "this run", "published", "result"]
-        columns += ["your guess", "its result"]
-        rows = [dict(zip(columns, p.row())) for p in self]
-        optional = ("published", "your guess", "its result")
-        shown = [c for c in columns if c not in optional or any(row[c] for row in rows)]
+        rows = [self._row(p) for p in self.rows]
+        always = ["prediction", "predicted", "this run", "result"]
+        columns = list(rows[0]) if rows else always
+        shown = [c for c in columns if c in always or any(row[c] for row in rows)]
         texts = [[row[column] for column in shown] for row in rows]
         return html_table(Table(shown, texts, scores=tuple(range(1, len(shown)))))
 
-    def plot(self, ax=None):
-        """Draw what was measured relative to the predictions, where both are positive."""
-        from d2lperf import plotting
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict, dict]:
+        """What a notebook stores beside text and table; notebooks/build.py reads it."""
+        return {}, {"d2lperf": self.to_dict()}
 
-        rows = []
-        for p in self:
-            if p.measured is not None and _positive(p.value, p.measured):
-                ends = p.interval if p.interval and _positive(*p.interval) else (None, None)
-                rows.append((p.label, p.value, p.measured, *ends))
-        if not rows:
-            raise ValueError("no prediction has a positive score yet: call .score(measured) first.")
-        return plotting.scores(rows, ax=ax)
+    def to_dict(self) -> dict:
+        """Return the run as values that JSON can hold."""
+        rows = [p.to_dict() for p in self.rows]
+        return {"date": self.day, "card": self.card.to_dict(), "predictions": rows}
+
+    @classmethod
+    def from_dict(cls, values: dict) -> Predictions:
+        """Return the run that `to_dict` wrote, beside what is recorded today."""
+        rows = tuple(map(Prediction.from_dict, values["predictions"]))
+        return cls(rows, Machine.from_dict(values["card"]), values["date"])
+
+    def measured_here(self) -> list[dict]:
+        """Return what a recorded run keeps: each prediction that this machine has measured."""
+        return [p.measured_here() for p in self.rows if p.is_measured_here]
+
+
+def _finite(value: float) -> bool:
+    return abs(value) < math.inf
+
+
+def _plain(value: float | None) -> float | str | None:
+    """A number as JSON can hold it."""
+    return value if value is None or _finite(value) else repr(value)
+
+
+def _from_plain(value: float | str | None) -> float | None:
+    return float(value) if isinstance(value, str) else value
+
+
+def _digits(factor: float) -> int:
+    """Digits after the point of a factor: enough to tell it from 1, none for large ones."""
+    if factor < 1.055:
+        return 3
+    if factor < 1.095:
+        return 2
+    return 1 if factor < 99.5 else 0
 
 
 def _positive(*values: float) -> bool:

@@ -13,6 +13,5 @@ from d2lperf.plotting.distributions import distributions as distributions
 from d2lperf.plotting.gantt import gantt as gantt
 from d2lperf.plotting.graph import graph as graph
 from d2lperf.plotting.intervals import intervals as intervals
-from d2lperf.plotting.intervals import scores as scores
 from d2lperf.plotting.lines import lines as lines
 from d2lperf.plotting.waterfall import waterfall as waterfall

@@ -1,4 +1,4 @@
-"""Ratios with their intervals beside a line at 1: of comparisons, and of predictions."""
+"""Ratios with their intervals beside a line at 1."""
 
 import numpy as np
 
@@ -34,7 +34,7 @@ def intervals(ratios, *, margin=0.0, verdicts=None, predicted=None, xlabel="", a
     band = 1 / (1 + margin), 1 + margin
     said = {row: predicted[name] for row, name in enumerate(ratios) if name in (predicted or {})}
     least = [*band, *said.values()]
-    ax = _rows(ratios, list(ratios.values()), texts, colours, least, xlabel, ax)
+    ax = _rows(ratios, texts, colours, least, xlabel, ax)
     style.predictions(ax, list(said), list(said.values()))
     ax.axvspan(*band, color=FAINT, lw=0, zorder=0)
     top = {"xycoords": ax.get_xaxis_transform()}
@@ -43,34 +43,17 @@ def intervals(ratios, *, margin=0.0, verdicts=None, predicted=None, xlabel="", a
     return ax
 
 
-def scores(rows, *, ax=None):
-    """Show what was measured relative to what was predicted, beside a line at 1; return the axes.
-
-    Args:
-        rows: (label, predicted, measured, low, high), positive numbers. low and high are the ends
-            of the measured interval, or None.
-    """
-    names, numbers = [row[0] for row in rows], np.array([row[1:] for row in rows], dtype=float)
-    if not names or (numbers <= 0).any():
-        raise ValueError(f"scores are drawn of predictions with positive numbers, not of {rows}")
-    factors, blue = numbers[:, 1:] / numbers[:, :1], [COLOURS["blue"]] * len(names)
-    texts = [f"× {format_value(factor)}" for factor in factors[:, 0]]
-    label = "measured / predicted"
-    ax = _rows(names, factors, texts, blue, (1 / 1.5, 1.5), label, ax, log=True)
-    style.note(ax, "predicted", (1, 1), (0, 4), ha="center", xycoords=ax.get_xaxis_transform())
-    return ax
-
-
-def _rows(names, table, texts, colours, least, xlabel, ax, log=False):
+def _rows(ratios, texts, colours, least, xlabel, ax):
     """Draw rows of (ratio, low, high) with a line at 1, and show at least the values `least`."""
-    known = np.append([v for row in table for v in row if 0 < v < np.inf], least)
-    ax = style.row_axes(ax, names, xlabel, 0.46)
-    low, high, log = known.min(), known.max(), log or known.max() > 3 * known.min()
+    known = np.append([v for row in ratios.values() for v in row if 0 < v < np.inf], least)
+    ax = style.row_axes(ax, ratios, xlabel, 0.46)
+    low, high = known.min(), known.max()
+    log = high > 3 * low
     pad = (high / low) ** 0.08 if log else 0.08 * (high - low) or 0.05
     ax.set_xlim((low / pad, high * pad) if log else (low - pad, high + pad))
     style.ticks(ax.xaxis, log)
     ax.axvline(1, color="black", lw=1, zorder=1)
-    for i, (ratio, *ends) in enumerate(table):
+    for i, (ratio, *ends) in enumerate(ratios.values()):
         shown, row = np.clip(ends, *ax.get_xlim()), {"color": colours[i], "zorder": 3}
         ax.plot(shown, [i, i], lw=8, alpha=0.45, solid_capstyle="butt", **row)
         ax.plot([ratio], [i], "o", ms=6, **row)

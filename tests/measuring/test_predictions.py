@@ -5,16 +5,12 @@ import io
 import math
 import sys
 
-import matplotlib
 import numpy as np
 import pytest
 import torch
 from comparisons import made
 from hypothesis import given
 from hypothesis import strategies as st
-from matplotlib import pyplot as plt
-
-matplotlib.use("Agg")
 
 from d2lperf.measuring.predictions import predict, predictions
 from d2lperf.measuring.results import Measurement
@@ -31,8 +27,6 @@ def three():
 @pytest.fixture(autouse=True)
 def session(monkeypatch):
     monkeypatch.setattr(predicting, "_session", {})
-    yield
-    plt.close("all")
 
 
 def scored(value, measured, low=None, high=None, unit=""):
@@ -169,22 +163,11 @@ def test_predictions_of_a_session_in_order():
 def test_the_table_of_predictions_is_html_and_escaped():
     predict("a < b", 1.0).score(2.0, 1.9, 2.1)
     html = predictions()._repr_html_()
-    assert "a &lt; b" in html and "2.00 [1.90, 2.10]" in html and "your guess" not in html
+    assert "a &lt; b" in html and ">2.00</td>" in html and "your guess" not in html
+    assert "1.90" not in html, "the score line has the interval"
     mine = predict("mine", 1.0)
     mine.guess(3.0)
     assert "your guess" in predictions()._repr_html_()
-
-
-def test_the_figure_has_a_row_for_each_score():
-    with pytest.raises(ValueError, match=r"call \.score"):
-        predictions().plot()
-    predict("open", 1.0)
-    predict("below", 1.0).score(0.5, 0.4, 0.6)
-    predict("nothing", 0).score(3)
-    predict("half open", 1.0).score(2.0, 0.0, math.inf)
-    axes = plt.figure().subplots()
-    assert predictions().plot(axes) is axes
-    assert [t.get_text() for t in axes.get_yticklabels()] == ["below", "half open"]
 
 
 def test_an_interval_has_two_ends():

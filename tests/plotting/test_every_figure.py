@@ -19,7 +19,6 @@ DRAW = {
     "graph": lambda a, b, **o: plotting.graph([a, b], [(a, b)], **o),
     "intervals": lambda a, b, **o: plotting.intervals({a: (1, 1, 1), b: (2, 1, 3)}, **o),
     "lines": lambda a, b, **o: plotting.lines([1, 2], {a: [1, 2], b: [2, 1]}, xlabel=a, **o),
-    "scores": lambda a, b, **o: plotting.scores([(a, 1, 2, 1, 3), (b, 1, 2, None, None)], **o),
     "waterfall": lambda a, b, **o: plotting.waterfall([a, b], [2, 1], ylabel=a, **o),
     "plot": lambda a, b, ax=None: plotting.plot([1, 2], legend=[a], xlabel=b, axes=ax),
 }

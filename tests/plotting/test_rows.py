@@ -1,4 +1,4 @@
-"""Figures with a row for each name: distributions, intervals, scores, bars."""
+"""Figures with a row for each name: distributions, intervals, bars."""
 
 import math
 
@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import same_color
 
 from d2lperf.measuring.verdict import FASTER, NO_DIFFERENCE, NOT_DECIDED, SLOWER
-from d2lperf.plotting import COLOURS, bars, colour_of, distributions, intervals, scores
+from d2lperf.plotting import COLOURS, bars, colour_of, distributions, intervals
 
 GREEN, RED, GREY = COLOURS["green"], COLOURS["vermillion"], "#A6A6A6"
 
@@ -151,25 +151,6 @@ def test_all_that_is_known_and_one_lie_inside_the_axes(ratio, below, beyond):
     low, high = ax.get_xlim()
     assert low < min(1, ratio / below) and max(1, ratio * beyond) < high
     plt.close("all")
-
-
-# scores -----------------------------------------------------------------------------------
-
-
-def test_scores_show_factors_with_intervals_on_a_logarithmic_axis():
-    ax = scores([("rows", 1.0, 1.89, 1.84, 1.95), ("step", 0.02, 0.01, None, None)])
-    assert names(ax) == ["rows", "step"] and ax.get_xscale() == "log"
-    assert [point.get_xdata()[0] for point in points(ax)] == [1.89, 0.5]
-    first, second = (line.get_xdata() for line in ax.lines if line.get_linewidth() == 8)
-    np.testing.assert_allclose(first, [1.84, 1.95])
-    assert np.isnan(second).all()
-    assert texts(ax) == ["× 1.89", "× 0.500", "predicted"]
-
-
-@pytest.mark.parametrize("rows", [[], [("a", 0, 1, 1, 1)], [("a", 1, -1, None, None)]])
-def test_scores_refuse_what_has_no_place(rows):
-    with pytest.raises(ValueError, match="positive numbers"):
-        scores(rows)
 
 
 # bars -------------------------------------------------------------------------------------
