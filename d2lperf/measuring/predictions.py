@@ -10,7 +10,7 @@ from functools import partial
 from numbers import Integral
 from typing import Any
 
-from d2lperf.formats import Table, format_interval, format_value, html_table, print_line
+from d2lperf.formats import Table, format_estimate, format_value, html_table, print_line
 from d2lperf.machine import Machine, describe_machine
 from d2lperf.measuring import recorded
 from d2lperf.measuring.verdict import Ratio
@@ -125,7 +125,7 @@ class Prediction:
             return [said, "not measured yet", "", own, ""]
         found = show(self.measured)
         if self.interval and not math.isnan(self.measured):
-            found += f" {format_interval(*self.interval, show)}"
+            found = format_estimate(self.measured, *self.interval, show)
         own_off = "" if self.own is None else self._off(self.own, "right")
         return [said, found, self._off(self.value, "as predicted"), own, own_off]
 
@@ -225,7 +225,9 @@ class Predictions:
 
     def _recorded_line(self, prediction: Prediction) -> str:
         number = self._recorded(prediction)
-        return f"\n  recorded on {self.beside.machine}: {number}" if number else ""
+        if self.beside is None or not number:
+            return ""
+        return f"\n  recorded on {self.beside.machine}: {number}"
 
     def _row(self, p: Prediction) -> dict[str, str]:
         """The texts of one prediction by column. The score line has the interval."""
