@@ -82,7 +82,7 @@ def test_results_are_scored_with_their_intervals(three):
     )
     one = Measurement("f", [1e-3 + 1e-6 * i for i in range(20)], [0.1])
     text = scored(1e-3, one, unit="s")
-    assert text.startswith("predicted 1.00 ms, measured 1.01 ms [1.0") and "as pred" in text
+    assert text.startswith("predicted 1.00 ms, measured 1.010 ms [1.005 ms") and "as pred" in text
     assert "measured 80." in scored(1e-4, found, unit="s")  # its median, in seconds
     with pytest.raises(ValueError, match='unit="s"'):
         predict("a step", 1.0).score(one)
