@@ -67,10 +67,10 @@ class Run:
             return
         began = self.clock()
         self.turns.begin(calls_s, before_s=began - self.began)
+        self.neighbours = neighbours.Neighbours(self.turns.instruments)
         ends, needed_s = self._ends(budget_s, began), self._needed_s()
         if began + needed_s > ends * (1 + 1e-9):
             return self._refuse(ends, needed_s)
-        self.neighbours = neighbours.Neighbours(self.turns.instruments)
         with progress_bar(ends - self.began, progress) as show:
             self._take_rounds(budget_s, show)
         self._note_neighbours()
@@ -103,7 +103,7 @@ class Run:
         if budget_s is not None:
             return self.began + budget_s
         slow_s = 3 * self._needed_s(quickest=True)
-        if self.neighbours is not None and self.neighbours.refusal():
+        if self.neighbours.refusal():
             slow_s = 0.0  # a neighbour makes them slow: more time would not give a verdict
         after_s = max(WATCH_S * self.shares, min(slow_s, MOST_SLOW_S))
         return max(self.began + LIMIT_S * self.shares, began + after_s)
