@@ -125,15 +125,15 @@ def compare(
 ) -> Comparison:
     """Tell which of several functions is faster and by how much, with an interval and a verdict.
 
-    The verdict follows from the interval alone:
+    The interval decides among the verdicts:
 
     * *faster* or *slower*: the whole interval lies beyond the margin (2 % by default).
-    * *no difference above X %*: it does not, but it reaches at most 5 % from 1 (or the margin, if
-      that is larger). X is its farthest end, rounded up.
-    * *not decided*: the interval is wider. The reason says why, and which budget would decide.
+    * *no difference above X %*: not so, and neither end is farther than 5 % from 1 (or than the
+      margin, if that is larger). X is the end that is farther from 1, rounded up.
+    * *not decided*: anything else. The reason says why, and which budget would decide.
 
-    More rounds usually narrow the interval. A narrower interval inside it says at least as much: X
-    is at most as large, and *faster* or *slower* stays.
+    A narrower interval inside another one says at least as much: X is at most as large, and
+    *faster* or *slower* stays.
 
     It compares lower quartiles, in rounds that seem undisturbed. The mean over many calls,
     disturbances included, is another quantity. The first call is reported separately. Sampling goes

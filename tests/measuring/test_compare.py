@@ -851,8 +851,8 @@ def test_the_four_outcomes_are_explained_in_one_text():
     """The docstring's words stand in the README and in notebook 01, too."""
     root = Path(__file__).parents[2]
     lines = inspect.cleandoc(compare.__doc__).splitlines()
-    start = lines.index("The verdict follows from the interval alone:")
-    end = next(i for i in range(start, len(lines)) if lines[i].endswith("back."))
+    start = lines.index("The interval decides among the verdicts:")
+    end = next(i for i in range(start, len(lines)) if lines[i].endswith("stays."))
     text = " ".join(" ".join(lines[start : end + 1]).split())
     cells = json.loads((root / "notebooks" / "01-measuring-performance.ipynb").read_text())["cells"]
     pages = {
