@@ -49,7 +49,7 @@ ACCELERATORS = {
     "AMD MI355X": DataSheet(
         2025, 288, 8000, 78.6, 157.3, 2517, 2517, 5033, AMD + "mi350/mi355x.html"
     ),
-    "Google TPU v5p": DataSheet(2023, 95, 2765, None, None, None, 459, 459, TPUS),
+    "Google TPU v5p": DataSheet(2023, 95, 2765, None, None, None, 459, None, TPUS),
     "Google TPU7x": DataSheet(2025, 192, 7380, None, None, None, 2307, None, TPUS),
 }
 _RATES = ("float64", "float32", "bfloat16", "float16", "int8")
