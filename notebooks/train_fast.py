@@ -16,12 +16,11 @@ encoded = [torch.tensor([characters.index(c) for c in document]) for document in
 
 
 def make_batch():
-    """Windows of random documents, and the characters that follow."""
     windows = []
     for codes in draw.choices(encoded, k=BATCH):
         start = draw.randrange(len(codes) - CONTEXT)
         windows.append(codes[start : start + CONTEXT + 1])
-    windows = torch.stack(windows)
+    windows = torch.stack(windows).to(device)
     return windows[:, :-1], windows[:, 1:]
 
 
@@ -33,58 +32,38 @@ class Block(nn.Module):
         self.project = nn.Linear(WIDTH, WIDTH)
         self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
-    def attend(self, x):
-        parts = self.qkv(x).unflatten(-1, (3, HEADS, -1))
+    def forward(self, x):
+        parts = self.qkv(self.norm1(x)).unflatten(-1, (3, HEADS, -1))
         query, key, value = parts.permute(2, 0, 3, 1, 4)
-        # On a GPU, F.scaled_dot_product_attention replaces the next four lines.
+        # On a GPU, F.scaled_dot_product_attention replaces the next three lines.
         scores = query @ key.transpose(2, 3) / math.sqrt(WIDTH // HEADS)
         past = torch.ones(CONTEXT, CONTEXT, device=x.device).tril()
-        shares = scores.masked_fill(past == 0, -math.inf).softmax(-1)
-        return self.project((shares @ value).transpose(1, 2).flatten(2))
-
-    def forward(self, x):
-        x = x + self.attend(self.norm1(x))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
-
-
-class Transformer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed = nn.Embedding(len(characters), WIDTH)
-        self.places = nn.Parameter(0.02 * torch.randn(CONTEXT, WIDTH))
-        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
-        self.predict = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, len(characters)))
-
-    def forward(self, inputs):
-        x = self.embed(inputs) + self.places
-        for block in self.blocks:
-            x = block(x)
-            activations.append(x.detach().std())
-        return self.predict(x)
-
-
-def count_right(logits, targets):
-    right.append((logits.argmax(-1) == targets).float().mean())
+        mixed = scores.masked_fill(past == 0, -math.inf).softmax(-1) @ value
+        x = x + self.project(mixed.transpose(1, 2).flatten(2))
+        x = x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+        activations.append(x.detach().std())
+        return x
 
 
 def train_step():
-    inputs, targets = (part.to(device) for part in make_batch())
-    with torch.autocast(device.type, torch.bfloat16):  # slow where bfloat16 has no units
+    inputs, targets = make_batch()
+    with torch.autocast(inputs.device.type, torch.bfloat16):  # slow where bfloat16 has no units
         logits = model(inputs)
         loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    count_right(logits, targets)
+    right.append((logits.argmax(-1) == targets).float().mean())
     losses.append(loss.detach())
     return losses[-1]
 
 
-on_accelerator = torch.accelerator.is_available()
-device = torch.accelerator.current_accelerator() if on_accelerator else torch.device("cpu")
+device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
 draw = random.Random(0)
 torch.manual_seed(0)
-model = Transformer().to(device)
+blocks = nn.Sequential(*[Block() for _ in range(LAYERS)])  # the causal mask tells places apart
+ends = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, len(characters))
+model = nn.Sequential(nn.Embedding(len(characters), WIDTH), blocks, *ends).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
 losses, activations, right = [], [], []
 

@@ -15,13 +15,12 @@ characters = sorted(set("".join(documents)))
 
 
 def make_batch():
-    """Windows of random documents, and the characters that follow."""
     windows = []
     for document in draw.choices(documents, k=BATCH):
         codes = torch.tensor([characters.index(character) for character in document])
         start = draw.randrange(len(codes) - CONTEXT)
         windows.append(codes[start : start + CONTEXT + 1])
-    windows = torch.stack(windows)
+    windows = torch.stack(windows).to(device)
     return windows[:, :-1], windows[:, 1:]
 
 
@@ -48,52 +47,33 @@ class Block(nn.Module):
         self.project = nn.Linear(WIDTH, WIDTH)
         self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
 
-    def attend(self, x):
-        return self.project(torch.cat([head(x) for head in self.heads], -1))
-
     def forward(self, x):
-        x = x + self.attend(self.norm1(x))
-        return x + self.down(gelu(self.up(self.norm2(x))))
-
-
-class Transformer(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed = nn.Embedding(len(characters), WIDTH)
-        self.places = nn.Parameter(0.02 * torch.randn(CONTEXT, WIDTH))
-        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
-        self.predict = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, len(characters)))
-
-    def forward(self, inputs):
-        x = self.embed(inputs) + self.places
-        for block in self.blocks:
-            x = block(x)
-            activations.append(x.detach())
-        return self.predict(x)
-
-
-def count_right(logits, targets):
-    for guess, target in zip(logits.argmax(-1).flatten(), targets.flatten()):
-        right.append(guess.item() == target.item())
+        y = self.norm1(x)
+        x = x + self.project(torch.cat([head(y) for head in self.heads], -1))
+        x = x + self.down(gelu(self.up(self.norm2(x))))
+        activations.append(x.detach())
+        return x
 
 
 def train_step():
-    inputs, targets = (part.to(device) for part in make_batch())
+    inputs, targets = make_batch()
     logits = model(inputs)
     loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
-    count_right(logits, targets)
+    for guess, target in zip(logits.argmax(-1).flatten(), targets.flatten()):
+        right.append(guess.item() == target.item())
     losses.append(loss.item())
     return losses[-1]
 
 
-on_accelerator = torch.accelerator.is_available()
-device = torch.accelerator.current_accelerator() if on_accelerator else torch.device("cpu")
+device = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
 draw = random.Random(0)
 torch.manual_seed(0)
-model = Transformer().to(device)
+blocks = nn.Sequential(*[Block() for _ in range(LAYERS)])  # the causal mask tells places apart
+ends = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, len(characters))
+model = nn.Sequential(nn.Embedding(len(characters), WIDTH), blocks, *ends).to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 losses, activations, right = [], [], []
 
