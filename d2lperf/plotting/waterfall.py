@@ -51,7 +51,7 @@ def waterfall(
     ax = style.axes(ax, max(4.2, 1.1 + 1.05 * len(labels)), 3.4)
     ax.bar(place, height, _WIDTH, color=COLOURS["blue"], zorder=2)
     saved = np.maximum(height[:-1] - height[1:], 0)
-    ax.bar(place[1:], saved, _WIDTH, bottom=height[1:], color=COLOURS["blue"], alpha=0.15)
+    pale = ax.bar(place[1:], saved, _WIDTH, bottom=height[1:], color=COLOURS["blue"], alpha=0.15)
     left, right = place[:-1] - _WIDTH / 2, place[1:] + _WIDTH / 2
     ax.hlines(height[:-1], left, right, color=GREY, lw=1, ls=":", zorder=1)
     ends = ax.vlines(place, low, high, color="black", lw=1.5, zorder=4)
@@ -71,7 +71,7 @@ def waterfall(
     if not np.isnan(said).all():
         beside = place + _WIDTH / 2 + 0.09
         marks = ax.plot(beside, said, "D", color=COLOURS["black"], ms=6, zorder=5)
-        style.legend(ax, [ax.containers[0], *marks], ["measured", "predicted"])
+        style.legend(ax, [ax.containers[0], pale, *marks], ["measured", "saved", "predicted"])
     return ax
 
 

@@ -39,7 +39,11 @@ def test_intervals_and_predictions_stand_where_they_are_known():
     np.testing.assert_array_equal(marks.get_ydata(), [math.nan, 0.04, 0.03, 0.02])
     bars = ax.containers[0]
     assert all(x > bar.get_x() + bar.get_width() for x, bar in zip(marks.get_xdata(), bars))
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["measured", "predicted"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        "measured",
+        "saved",
+        "predicted",
+    ]
 
 
 def test_a_prediction_above_all_bars_lies_inside():
