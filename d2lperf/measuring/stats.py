@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 Pair = tuple[float, float]
 Pairs = Sequence[Pair]
-Numbers = Sequence[float] | np.ndarray
+Numbers: TypeAlias = "Sequence[float] | np.ndarray"
 
 MOST_PAIRS = 400  # more are averaged in groups: their pairwise means would fill the memory
 
