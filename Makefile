@@ -6,8 +6,15 @@
 #   make record                       run the course; store this machine's numbers
 #   make book                         the web page, into build/book/html
 #   make book-test                    the web page in a browser (Debian: apt-get install chromium)
+#   make e2e [NN="00 01"]             the notebooks in JupyterLab in a browser (the same)
 #   make lint                         check style and types, and the notebooks' prose
+#   make stamp REPO=owner/name        write a fork's address everywhere; REPO= takes it out
+#   make colab [NN="00 01"]           the course where only Colab's packages are
+#   make release                      a wheel and an archive of the sources, tried, into dist
 #   make matrix [PYTHONS="3.10 3.13"]  make test with several, each in an environment of its own
+#   make conda                        the tests and three notebooks with what environment.yml says
+#   make oldest                       the tests with the oldest and the newest dependencies
+#   make nbconvert                    execute the notebooks by nbconvert, into build/nbconvert
 # PYTHON=python3.12 chooses another interpreter (make clean first). LAB_ARGS and PYTEST_ARGS are
 # passed on: make lab LAB_ARGS=--no-browser, make test PYTEST_ARGS="tests -k stats". make test
 # skips a notebook without its kernel. In make frameworks test that is a failure, unless this Python
@@ -35,10 +42,31 @@ BOOK_VENV ?= .venv-book
 BOOK_RUN := $(abspath $(BOOK_VENV))/$(notdir $(BIN))/python
 BOOK_READY := $(BOOK_VENV)/.ready
 
-.PHONY: help lab test matrix frameworks notebooks record book book-test lint lock clean
+# $(call environment,folder,its python) makes an environment, unless there is one. An interrupt leaves
+# .unfinished in it. Then it is made again: pip takes half of a package for the whole.
+define environment
+@if [ -e "$(1)/.unfinished" ]; then echo "$(1) was not finished and is made again."; fi; \
+  if [ -e "$(1)/.unfinished" ] || ! "$(2)" -m pip --version >/dev/null 2>&1; then \
+    rm -rf "$(1)" && mkdir -p "$(1)" && touch "$(1)/.unfinished" && $(PYTHON) -m venv "$(1)" || { \
+      echo "No virtual environment could be made (on Debian: apt install python3-venv)." >&2; exit 1; }; fi
+@touch "$(1)/.unfinished"
+endef
+
+# $(call install,folder,its python,what): where pip itself gives up, what is there can be used.
+define install
+@echo "pip install $(3)"; trap 'exit 130' INT TERM; \
+  "$(2)" -m pip install --quiet $(3) || { \
+  rm -f "$(1)/.unfinished"; \
+  echo "pip could not install what d2lperf needs into $(1); its last lines say why." >&2; \
+  echo "Without a network: connect and call make again, which goes on from here, or let pip take" >&2; \
+  echo "wheels from a folder: PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER make $(MAKECMDGOALS)" >&2; exit 1; }
+endef
+
+.PHONY: help lab test matrix conda oldest nbconvert stamp colab frameworks notebooks record book book-test \
+  e2e release lint lock clean
 
 help:
-	@sed -n '2,10s/^# *//p' Makefile
+	@sed -n 's/^#   make/make/p' Makefile
 
 lab: $(READY)
 	cd notebooks && "$(RUN)" -m jupyterlab $(LAB_ARGS) 00-start-here.ipynb
@@ -56,8 +84,24 @@ test: $(READY)
 matrix:
 	$(PYTHON) tests/matrix.py $(PYTHONS)
 
+conda:
+	$(PYTHON) tests/sets.py conda
+
+oldest:
+	$(PYTHON) tests/sets.py oldest newest
+
+nbconvert: $(READY)
+	cd notebooks && "$(RUN)" -m nbconvert --to notebook --execute --output-dir ../build/nbconvert *.ipynb
+
 notebooks: $(READY)
 	"$(RUN)" notebooks/build.py $(NN)
+
+# An address is taken from make's command line alone: elsewhere REPO may mean something else.
+stamp: $(READY)
+	"$(RUN)" notebooks/$(if $(filter command,$(origin REPO)),address.py "$(REPO)",build.py --stamp)
+
+colab:
+	$(PYTHON) tests/colab.py $(NN)
 
 record: $(READY)
 	"$(RUN)" notebooks/build.py --record
@@ -69,12 +113,19 @@ book: $(BOOK_READY)
 book-test: $(BOOK_READY)
 	D2LPERF_BROWSER=1 "$(BOOK_RUN)" -m pytest --confcutdir=tests/web tests/web $(PYTEST_ARGS)
 
+# The page's environment drives the browser. JupyterLab and its kernels run in the notebooks' own.
+e2e: $(READY) $(BOOK_READY)
+	D2LPERF_BROWSER=1 D2LPERF_LAB="$(RUN)" D2LPERF_NN="$(NN)" \
+	  "$(BOOK_RUN)" -m pytest --confcutdir=tests/e2e tests/e2e $(PYTEST_ARGS)
+
 $(BOOK_READY): pyproject.toml
-	@"$(BOOK_RUN)" -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear "$(BOOK_VENV)" || { \
-	  echo "No virtual environment could be made (on Debian: apt install python3-venv)." >&2; exit 1; }
+	$(call environment,$(BOOK_VENV),$(BOOK_RUN))
 	"$(BOOK_RUN)" docs/book.py --requirements > "$(BOOK_VENV)/requirements.txt"
-	"$(BOOK_RUN)" -m pip install --quiet -r "$(BOOK_VENV)/requirements.txt"
-	@touch "$@"
+	$(call install,$(BOOK_VENV),$(BOOK_RUN),-r "$(BOOK_VENV)/requirements.txt")
+	@rm -f "$(BOOK_VENV)/.unfinished"; touch "$@"
+
+release: $(READY)
+	"$(RUN)" tests/release.py
 
 lint: $(READY)
 	"$(RUN)" -m ruff check .
@@ -87,11 +138,10 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c "import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 14))" || { \
 	  echo "d2lperf needs Python 3.10 to 3.13, but '$(PYTHON)' is: $$($(PYTHON) --version 2>&1)." >&2; \
 	  echo "Name another one, for example: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
-	@"$(RUN)" -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear "$(VENV)" || { \
-	  echo "No virtual environment could be made (on Debian: apt install python3-venv)." >&2; exit 1; }
-	"$(RUN)" -m pip install --quiet -r requirements.lock
-	"$(RUN)" -m pip install --quiet --no-deps "$(D2L)" -e .
-	@touch "$@"
+	$(call environment,$(VENV),$(RUN))
+	$(call install,$(VENV),$(RUN),-r requirements.lock)
+	$(call install,$(VENV),$(RUN),--no-deps "$(D2L)" -e .)
+	@rm -f "$(VENV)/.unfinished"; touch "$@"
 
 # CUDA packages are left out: torch's own build requires those it needs. torch is locked without a
 # local suffix, so that a CPU build of the same version fits. Needs uv (python -m pip install uv).

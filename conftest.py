@@ -49,6 +49,7 @@ def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     import matplotlib
+    import tqdm.auto  # noqa: F401 - decides at its first import: a test with IPython must not
 
     # For this process only: an environment variable would reach the kernels.
     matplotlib.use("Agg")

@@ -18,6 +18,7 @@ import math
 import statistics
 import sys
 from functools import partial
+from typing import NamedTuple
 
 import torch.distributed as dist
 from shown import shown
@@ -36,11 +37,19 @@ def library(data, wire) -> None:
     dist.all_reduce(data)
 
 
-def ratio(times: list[float], base: list[float]) -> tuple[float, float, float]:
-    """Centre and 95 % interval of the ratio, from pairs of rounds."""
+class Interval(NamedTuple):
+    """A ratio with the ends of its 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+
+def ratio(times: list[float], base: list[float]) -> Interval:
+    """Return the ratio of two ways, from pairs of rounds."""
     logs = [math.log(a / b) for a, b in zip(times, base, strict=True)]
-    values = stats.hodges_lehmann(logs), *stats.signed_rank_interval(logs)
-    return tuple(map(math.exp, values))
+    low, high = stats.signed_rank_interval(logs)
+    return Interval(math.exp(stats.hodges_lehmann(logs)), math.exp(low), math.exp(high))
 
 
 def main() -> int:

@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 from load import Load
 
@@ -56,15 +57,32 @@ def chosen(beginnings: list[str], folder: Path = ROOT / "notebooks") -> list[Pat
 Claims = dict[tuple[str, str], Counter]
 
 
-def strictly(path: Path) -> tuple[bool, str, list[tuple[str, str]]]:
-    """Run one notebook as the tests do; return whether it passed, its words and its claims."""
+class StrictRun(NamedTuple):
+    """Whether a notebook passed, what pytest said, and the outcome and text of each claim."""
+
+    passed: bool
+    said: str
+    claims: list[tuple[str, str]]
+
+
+class Rounds(NamedTuple):
+    """Of all rounds: seconds by notebook, the failures, and the claims."""
+
+    took: dict[str, list[float]]
+    failures: list[str]
+    claims: Claims
+
+
+def strictly(path: Path) -> StrictRun:
+    """Run one notebook as the tests do."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(path)]
     with tempfile.TemporaryDirectory() as folder:
         noted = Path(folder, "claims.txt")
         environment = {**os.environ, "D2LPERF_CLAIMS": str(noted), "D2LPERF_BUDGET": "1"}
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
         lines = noted.read_text(encoding="utf-8").splitlines() if noted.exists() else []
-    return done.returncode == 0, done.stdout + done.stderr, [claim(line) for line in lines]
+    said = done.stdout + done.stderr
+    return StrictRun(done.returncode == 0, said, [claim(line) for line in lines])
 
 
 def claim(line: str) -> tuple[str, str]:
@@ -81,54 +99,54 @@ def shown(path: Path) -> str:
 def rounds(
     paths: list[Path],
     times: int,
-    run: Callable[[Path], tuple[bool, str, list[tuple[str, str]]]] = strictly,
+    run: Callable[[Path], StrictRun] = strictly,
     clock: Callable[[], float] = time.perf_counter,
-) -> tuple[dict[str, list[float]], list[str], Claims]:
-    """Run all notebooks so many times; return seconds by name, the failures and the claims."""
-    took: dict[str, list[float]] = {shown(path): [] for path in paths}
-    failures: list[str] = []
-    claims: Claims = {}
+) -> Rounds:
+    """Run all notebooks so many times."""
+    found = Rounds({shown(path): [] for path in paths}, [], {})
     for number in range(1, times + 1):
         for path in paths:
             start = clock()
-            passed, said, found = run(path)
+            done = run(path)
             seconds, name = clock() - start, shown(path)
-            took[name].append(seconds)
-            for outcome, text in found:
-                claims.setdefault((name, text), Counter())[outcome] += 1
-            word = "passed" if passed else "FAILED"
+            found.took[name].append(seconds)
+            for outcome, text in done.claims:
+                found.claims.setdefault((name, text), Counter())[outcome] += 1
+            word = "passed" if done.passed else "FAILED"
             print(f"round {number}: {name} {word} in {seconds:.0f} s", flush=True)
-            if not passed:
-                failures.append(f"round {number}, {name}:\n{said}")
-    return took, failures, claims
+            if not done.passed:
+                found.failures.append(f"round {number}, {name}:\n{done.said}")
+    return found
 
 
-def count_claims(took: dict[str, list[float]], claims: Claims, quiet: bool) -> int:
+def count_claims(found: Rounds, quiet: bool) -> int:
     """Print how often each claim was borne out; return how many never were."""
     print("\n| notebook | claim | borne out | other outcomes |\n|---|---|---|---|")
     never = 0
-    for (name, text), outcomes in claims.items():
+    for (name, text), outcomes in found.claims.items():
         held, others = outcomes["borne out"], Counter(outcomes)
         del others["borne out"]
-        never += quiet and not held
+        if quiet and not held:
+            never += 1
         rest = ", ".join(f"{number} {outcome}" for outcome, number in sorted(others.items()))
-        print(f"| {name} | {text} | {held} in {len(took[name])} runs | {rest} |")
+        print(f"| {name} | {text} | {held} in {len(found.took[name])} runs | {rest} |")
     return never
 
 
-def verdict(took: dict[str, list[float]], failures: list[str], claims: Claims, quiet: bool) -> int:
+def verdict(found: Rounds, quiet: bool) -> int:
     """Print the tables and the failures; return the exit status."""
     late = 0
     print("\n| notebook | runs | seconds, median | seconds, most | limit |\n|---|---|---|---|---|")
-    for name, seconds in took.items():
+    for name, seconds in found.took.items():
         limit = LIMITS_S.get(name[:2], LIMIT_S)
-        late += quiet and max(seconds) > limit
+        if quiet and max(seconds) > limit:
+            late += 1
         print(
             f"| {name} | {len(seconds)} | {statistics.median(seconds):.0f} | {max(seconds):.0f} "
             f"| {f'{limit:.0f}' if quiet else 'none beside a burner'} |"
         )
-    never = count_claims(took, claims, quiet)
-    runs = sum(map(len, took.values()))
+    never, failures = count_claims(found, quiet), found.failures
+    runs = sum(map(len, found.took.values()))
     print(
         f"\n{runs - len(failures)} of {runs} runs passed; {late} notebooks over their limit; "
         f"{never} claims never borne out" + ("" if quiet else " (not counted beside a burner)")
@@ -148,8 +166,8 @@ def main() -> int:
     with ExitStack() as stack:
         if options.burner:
             stack.enter_context(Load()).after(0)
-        took, failures, claims = rounds(paths, options.rounds)
-    return verdict(took, failures, claims, quiet=not options.burner)
+        found = rounds(paths, options.rounds)
+    return verdict(found, quiet=not options.burner)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,12 @@ from pathlib import Path
 try:
     import tomllib
 except ImportError:  # Python 3.10
-    from pip._vendor import tomli as tomllib  # before anything is installed
+    # `make book` runs this before anything is installed. Where tests run, pytest brings tomli, and
+    # pip stays out: importing it switches setuptools' distutils off, which torch's extensions need.
+    try:
+        import tomli as tomllib
+    except ImportError:
+        from pip._vendor import tomli as tomllib
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -190,9 +195,10 @@ def sources() -> dict[str, bytes]:
                 files[f"notebooks/figures/{name}"] = drawing.read_bytes()
             files[f"{folder}/{path.name}"] = json.dumps(notebook, ensure_ascii=False).encode()
     for path in sorted(DOCS.rglob("*.md")):
-        name = path.relative_to(DOCS)
-        text = with_sections(path.read_text(encoding="utf-8"), (ROOT / name).parent)
-        files[str(name)] = text.encode()
+        text = with_sections(path.read_text(encoding="utf-8"), path.parent)
+        # Links lead where they lead in the repository; the pages of this folder move up by one.
+        text = text.replace("../notebooks/", "notebooks/").replace("../README.md", "index.md")
+        files[path.relative_to(DOCS).as_posix()] = text.encode()
     files["api/index.md"] = api_page().encode()
     return files
 

@@ -12,7 +12,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def example(readme: str) -> str:
-    """The Python code of the only fence in README.md."""
+    """Return the code of the first example in README.md."""
     code, *_ = re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)
     return code
 

@@ -25,6 +25,7 @@ import uuid
 from pathlib import Path
 
 import nbformat
+from ipykernel.ipkernel import IPythonKernel
 from ipykernel.kernelspec import RESOURCES, get_kernel_dict
 from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
@@ -40,11 +41,19 @@ FIGURES = HERE / "figures"
 RECORDED = HERE / "recorded"
 FOLDERS = ("", "deeper", "frameworks")
 
+# The repository's address, "" where there is none: `make stamp REPO=owner/name` writes it.
+PROJECT = (HERE.parent / "pyproject.toml").read_text(encoding="utf-8")
+REPOSITORY = "".join(re.findall(r'(?m)^Repository = "(.+)"$', PROJECT))
+ADDRESS = f"git+{REPOSITORY}" if REPOSITORY else ""  # as pip asks for it
+GITHUB, COLAB = "https://github.com/", "https://colab.research.google.com/"
+
 # The set-up cell of every notebook. `origin` is None where Python takes a folder named d2lperf,
-# such as a clone, for a package without files.
+# such as a clone, for a package without files. The torch that is there is named to pip, so that pip
+# fails rather than replace it by another one, which may take gigabytes.
 SETUP = """\
 #@title Set-up
 # Finds d2lperf around this notebook, or installs it (notebooks/build.py writes this cell).
+import importlib.metadata
 import importlib.util
 import os
 import subprocess
@@ -55,15 +64,23 @@ if getattr(importlib.util.find_spec("d2lperf"), "origin", None) is None:
     places = [Path.cwd() / "d2lperf", Path.cwd(), *Path.cwd().parents]
     clones = [str(p) for p in places if (p / "d2lperf" / "__init__.py").is_file()]
     sys.path[:0] = clones[:1]
-    pip = [sys.executable, "-m", "pip", "install", "-q", os.environ.get("D2LPERF_REPO", "")]
-    if not clones and (not pip[-1] or subprocess.call(pip)):
-        raise ModuleNotFoundError(
-            "d2lperf is not here. Open this notebook inside a clone of its repository, or set the "
-            "environment variable D2LPERF_REPO to what pip can install (a folder or git+https://...)"
-            " and run this cell again."
-        )
-# Before torch: it keeps messages about torch's installation out of the outputs.
-_ = importlib.import_module("d2lperf")"""
+    address = os.environ.get("D2LPERF_REPO") or "@ADDRESS@"
+    todo = (
+        "Open this notebook inside a clone of d2lperf's repository, or set the environment variable"
+        " D2LPERF_REPO to what pip can install (git+https://... or a folder). Then run this cell."
+    )
+    if not clones and not address:
+        raise ModuleNotFoundError("d2lperf is not here. " + todo)
+    if not clones:
+        keep = [f"torch=={t.version}" for t in importlib.metadata.distributions(name="torch")]
+        pip = [sys.executable, "-m", "pip", "install", address, *keep]
+        done = subprocess.run(pip, capture_output=True, text=True)
+        if done.returncode:
+            said = (done.stdout + done.stderr)[-1500:]
+            hint = f"pip could not install d2lperf from {address}. Is there a network? Is torch new"
+            raise ModuleNotFoundError(f"{hint} enough? {todo}\\n\\npip said:\\n{said}")
+# Before torch is imported: it also keeps messages about torch's installation out of the outputs.
+importlib.import_module("d2lperf.requirements").check()""".replace("@ADDRESS@", ADDRESS)
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}
 
 PYTHON = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
@@ -126,6 +143,29 @@ def stamp(notebook, name: str = "notebook"):
     for output in tables_of_predictions(notebook):
         shown = predictions_in(output)
         output.data.update({"text/html": shown._repr_html_(), "text/plain": str(shown)})
+    return notebook
+
+
+def badge(notebook, path: Path):
+    """Put a link to Colab under the title, or take it out where the repository has no address.
+
+    Colab has no kernel for the notebooks in frameworks/.
+
+    Args:
+        notebook: the notebook, changed in place.
+        path: its file.
+
+    Returns:
+        The notebook.
+    """
+    notebook.cells = [c for c in notebook.cells if "badge" not in tags(c)]
+    ours = HERE in path.parents and path.parent.name != "frameworks"
+    if ours and REPOSITORY.startswith(GITHUB):
+        file = f"{REPOSITORY.replace(GITHUB, 'github/')}/blob/main/{path.relative_to(HERE.parent)}"
+        link = f"[![Open in Colab]({COLAB}assets/colab-badge.svg)]({COLAB}{file})"
+        # The web page has its own launch links: MyST-NB leaves out a cell tagged remove-cell.
+        cell = nbformat.v4.new_markdown_cell(link, metadata={"tags": ["badge", "remove-cell"]})
+        notebook.cells.insert(1, cell)
     return notebook
 
 
@@ -201,9 +241,9 @@ def cell_id(cell, taken: set[str]) -> str:
         taken: identifiers given so far; the new one is added.
 
     Returns:
-        The exercise's or the set-up's tag as a word, otherwise a digest of the source.
+        The tag of the set-up, the badge or an exercise as a word, otherwise a digest of the source.
     """
-    named = [t for t in tags(cell) if t == "setup" or t.startswith("exercise:")]
+    named = [t for t in tags(cell) if t in ("setup", "badge") or t.startswith("exercise:")]
     if named:
         stem = re.sub(r"[^a-zA-Z0-9_-]", "-", named[0])
     else:
@@ -220,8 +260,10 @@ def cell_id(cell, taken: set[str]) -> str:
 def normalise(notebook):
     """Bring a notebook into the one form that is stored; doing it twice changes nothing.
 
-    Metadata are the least that a notebook needs; cells keep tags, folding and attachments; sources
-    and printed text have no spaces at line ends; executed cells are counted from 1.
+    Metadata are those that JupyterLab writes when the kernel starts: it would call a notebook with
+    less changed. The version of Python is that of the stored outputs. Cells keep tags, folding and
+    attachments; sources and printed text have no spaces at line ends; executed cells are counted
+    from 1.
 
     Args:
         notebook: the notebook, changed in place.
@@ -232,7 +274,10 @@ def normalise(notebook):
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     kernel = notebook.metadata.get("kernelspec", {})
     kernel = kernel if kernel.get("name", "").startswith(OWN_KERNEL) else PYTHON
-    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    language = notebook.metadata.get("language_info", {})
+    version = language.get("version", IPythonKernel.language_info["version"])
+    language = {**IPythonKernel.language_info, "version": version}
+    metadata = {"kernelspec": kernel, "language_info": language}
     notebook.metadata = nbformat.from_dict(metadata)
     taken: set[str] = set()
     count = 0
@@ -335,6 +380,8 @@ def execute(
     before = set(folder.iterdir())
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}  # its log, not the cells'
     with client.setup_kernel(env=kernel_environment(strict), **quiet):
+        # The kernels of frameworks/ have this Python, too.
+        notebook.metadata["language_info"] = dict(IPythonKernel.language_info)
         for count, (index, cell) in enumerate(tqdm(code, desc=name, unit="cell", leave=False), 1):
             cell.outputs, cell.execution_count = [], None
             where = f"{name}: cell {index} (code cell {count})"
@@ -483,7 +530,8 @@ def build(path: Path, *, run: bool = True, check: bool = False, timeout_s: float
             "Give yourself the right to write there, or build a copy of the folder."
         )
     before = path.read_text(encoding="utf-8")
-    notebook = normalise(stamp(nbformat.reads(before, as_version=4), path.stem))
+    notebook = badge(stamp(nbformat.reads(before, as_version=4), path.stem), path)
+    notebook = normalise(notebook)
     start = time.monotonic()
     if run and not check:
         execute(notebook, path.stem, folder=path.parent, timeout_s=timeout_s)

@@ -61,7 +61,7 @@ def cells_of(notebook, kind, course=False):
     for i, cell in enumerate(notebook.cells):
         if course and cell.cell_type == "markdown" and re.search(r"(?m)^## Exercises", cell.source):
             return
-        if cell.cell_type == kind:
+        if cell.cell_type == kind and "badge" not in tags(cell):
             yield i, cell
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+from d2lperf.measuring.compare import compare, measure, sweep
 from d2lperf.measuring.instruments import Instruments, using
 
 
@@ -93,3 +94,18 @@ def neighbour(pattern, factor, length=0.05):
         length: of a stretch, in seconds.
     """
     return lambda now: factor if pattern[int(now / length) % len(pattern)] else 1.0
+
+
+def fake_compare(clock, functions, seed=0, instruments=None, **options):
+    with using(instruments or clock.instruments(seed)):
+        return compare(functions, **{"check": False, **options})
+
+
+def fake_measure(clock, fn, **options):
+    with using(clock.instruments()):
+        return measure(fn, **options)
+
+
+def fake_sweep(clock, make, values, **options):
+    with using(clock.instruments()):
+        return sweep(make, values, check=False, **options)

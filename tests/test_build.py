@@ -1,13 +1,16 @@
 """notebooks/build.py: the set-up cell, the stored form, execution that leaves failures alone."""
 
 import copy
+import importlib.metadata
 import importlib.util
+import platform
 import subprocess
 import sys
 
 import nbformat
 import pytest
 
+from d2lperf import requirements
 from notebooks import build
 
 
@@ -27,17 +30,28 @@ def notebook(*sources, setup=True):
 def setup_in(monkeypatch):
     """Execute the set-up cell in a folder; returns (what it put on the path, pip's calls)."""
 
-    def run(folder, *, installed=None, pip=1):
+    def run(folder, *, installed=None, pip=1, cell=build.SETUP):
         calls = []
+
+        def fake(command, **options):
+            calls.append(command[1:])
+            return subprocess.CompletedProcess(command, pip, "Collecting d2lperf", "no network")
+
         monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "path", ["before"])
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: installed)
-        monkeypatch.setattr(subprocess, "call", lambda command: calls.append(command) or pip)
-        exec(build.SETUP, {})
+        monkeypatch.setattr(importlib.metadata, "distributions", lambda name: [Torch()])
+        monkeypatch.setattr(subprocess, "run", fake)
+        exec(cell, {})
         return [str(p) for p in sys.path if p != "before"], calls
 
     monkeypatch.delenv("D2LPERF_REPO", raising=False)
+    monkeypatch.setattr(requirements, "check", lambda: None)
     return run
+
+
+class Torch:
+    version = "2.9.1+cpu"
 
 
 @pytest.fixture
@@ -68,18 +82,52 @@ def test_setup_is_not_misled_by_a_folder_of_the_same_name(setup_in, clone):
     assert setup_in(clone.parent, installed=spec) == ([str(clone)], [])
 
 
-def test_setup_installs_from_the_address_given(setup_in, tmp_path, monkeypatch):
-    monkeypatch.setenv("D2LPERF_REPO", "git+https://example.org/d2lperf")
-    pip = [sys.executable, "-m", "pip", "install", "-q", "git+https://example.org/d2lperf"]
-    assert setup_in(tmp_path, pip=0) == ([], [pip])
-    with pytest.raises(ModuleNotFoundError, match="D2LPERF_REPO"):
+PIP = ["-m", "pip", "install", "git+https://example.org/d2lperf", "torch==2.9.1+cpu"]
+
+
+def test_setup_installs_from_the_address_given_and_leaves_torch_alone(
+    setup_in, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("D2LPERF_REPO", PIP[3])
+    assert setup_in(tmp_path, pip=0) == ([], [PIP])
+
+
+def test_setup_installs_from_the_stamped_address(setup_in, tmp_path, monkeypatch):
+    stamped = build.SETUP.replace(f'or "{build.ADDRESS}"', f'or "{PIP[3]}"')
+    assert setup_in(tmp_path, pip=0, cell=stamped) == ([], [PIP])
+    monkeypatch.setenv("D2LPERF_REPO", "a folder")
+    assert setup_in(tmp_path, pip=0, cell=stamped)[1][0][3] == "a folder"
+
+
+def test_setup_says_what_pip_said_and_what_to_do(setup_in, tmp_path, monkeypatch):
+    monkeypatch.setenv("D2LPERF_REPO", PIP[3])
+    with pytest.raises(ModuleNotFoundError) as found:
         setup_in(tmp_path, pip=1)
+    for said in (
+        PIP[3],
+        "Is there a network?",
+        "Is torch new enough?",
+        "inside a clone",
+        "pip said:",
+        "no network",
+    ):
+        assert said in str(found.value)
 
 
 def test_setup_installs_nothing_by_itself(setup_in, tmp_path):
     """The first edition asked the package index for a name that is not ours."""
-    with pytest.raises(ModuleNotFoundError, match="inside a clone"):
-        setup_in(tmp_path, pip=0)
+    unstamped = build.SETUP.replace(f'or "{build.ADDRESS}"', 'or ""')
+    with pytest.raises(ModuleNotFoundError, match=r"not here.*inside a clone.*D2LPERF_REPO"):
+        setup_in(tmp_path, pip=0, cell=unstamped)
+
+
+def test_setup_says_what_the_kernel_lacks(setup_in, clone, monkeypatch):
+    def lacks():
+        raise ModuleNotFoundError("d2lperf needs torch")
+
+    monkeypatch.setattr(requirements, "check", lacks)
+    with pytest.raises(ModuleNotFoundError, match="needs torch"):
+        setup_in(clone)
 
 
 # -------------------------------------------------------------------------- stamping
@@ -130,14 +178,26 @@ def test_stamp_wants_exactly_one_cell(bad, count):
 def test_normalise_twice_changes_nothing():
     messy = notebook("x = 1  \n\n", "", "print(x)")
     messy.metadata["widgets"] = {"state": {}}
-    messy.metadata["language_info"] = {"name": "python", "version": "3.11.7"}
+    messy.metadata["language_info"] = {"name": "python", "version": "3.9.1"}
     messy.cells[1].metadata["execution"] = {"iopub.execute_input": "2026-11-21T12:00:00Z"}
     once = build.normalise(messy)
     twice = build.normalise(copy.deepcopy(once))
     assert once == twice
-    assert once.metadata == {"kernelspec": build.PYTHON, "language_info": {"name": "python"}}
+    language = build.IPythonKernel.language_info | {"version": "3.9.1"}
+    assert once.metadata == {"kernelspec": build.PYTHON, "language_info": language}
     assert [c.source for c in once.cells] == ["# old", "x = 1", "print(x)"]
     assert once.cells[1].metadata == {}
+
+
+def test_the_version_of_python_is_that_of_the_run(tmp_path):
+    made = notebook("x = 1")
+    made.metadata["language_info"] = {"name": "python", "version": "3.9.1"}
+    nbformat.write(made, tmp_path / "03-x.ipynb")
+    found = []
+    for run in (False, True):
+        build.build(tmp_path / "03-x.ipynb", run=run)
+        found.append(nbformat.read(tmp_path / "03-x.ipynb", 4).metadata.language_info.version)
+    assert found == ["3.9.1", platform.python_version()]
 
 
 def test_a_kernel_of_its_own_is_kept(tmp_path):

@@ -16,15 +16,16 @@ MOST_NAMES = 39  # public names of the package
 MOST_LINES = 600  # of a file
 
 LEAVES = {"_version", "_compat", "_messages", "measuring.stats", "formats", "timeline.intervals"}
-LEAVES |= {"book", "costs", "data", "files", "progress"}
+LEAVES |= {"book", "costs", "data", "files", "progress", "requirements"}
 LEAVES |= {f"counting.{name}" for name in ("classes", "counter", "places", "products")}
 # Room -> other rooms, or modules of them, that it may import when it is imported itself. A room is
 # a folder or a module of the package; inside a folder everything may be used, but not in a circle.
 ARROWS = {
     "_version": set(),
-    "_compat": set(),  # internal names of torch and Python
+    "_compat": {"requirements"},  # internal names of torch and Python
     "_messages": set(),
     "progress": set(),
+    "requirements": set(),
     "data": {"progress"},
     "book": set(),
     "device": {"_compat"},

@@ -20,8 +20,7 @@ SCRIPTS = sorted((DOCS / "calculators").glob("*.js"))
 
 def links():
     for page in PAGES:
-        folder = (ROOT / page.relative_to(DOCS)).parent
-        for path, words in book.section_links(page.read_text(encoding="utf-8"), folder):
+        for path, words in book.section_links(page.read_text(encoding="utf-8"), page.parent):
             yield pytest.param(path, words, id=f"{page.stem}-{path.stem}-{words}")
 
 

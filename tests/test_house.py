@@ -1,4 +1,4 @@
-"""What a newcomer meets: README.md, make, the lock, conda's file."""
+"""What a newcomer meets: README.md, CONTRIBUTING.md, make, the lock, conda's file."""
 
 import inspect
 import os
@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 from sessions import run_pytest
 
 import d2lperf
+from docs.book import groups, slug
 
 try:
     import tomllib
@@ -21,6 +22,7 @@ except ImportError:  # Python 3.10, where pytest brings the same parser along
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LOCK = [
     Requirement(line)
@@ -28,7 +30,7 @@ LOCK = [
     if not line.startswith("#")
 ]
 EXTRAS = set(PROJECT["optional-dependencies"]) - {"book"}  # the page has its own environment
-TYPED = r"(?:^    |`)make ([a-z]+)"  # a person types it in a shell
+TYPED = r"(?:^    |`)make ([a-z]\w*)"  # a person types it in a shell
 needs_make = pytest.mark.skipif(
     os.name != "posix" or not shutil.which("make"), reason="needs make and a POSIX shell"
 )
@@ -43,15 +45,38 @@ def make(*arguments, **options):
 # ------------------------------------------------------------------------------- README
 
 
-def test_the_page_of_names_is_the_packages_own():
-    (page,) = re.findall(r"^```text\n(.*?)\n```", README, re.M | re.S)
-    assert page in inspect.getdoc(d2lperf)
-    assert not [name for name in d2lperf.__all__ if not re.search(rf"\b{name}\b", page)]
+def prose(page):
+    """The text of a page without its code."""
+    text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
+    return re.sub(r"`[^`\n]+`", "", text)
 
 
-def test_links_of_the_readme_resolve():
-    for target in re.findall(r"\]\(([^)\s]+)\)", README):
-        assert target.startswith("http") or (ROOT / target).exists(), target
+def test_the_packages_help_lists_its_names():
+    listed = [name for names in groups(inspect.getdoc(d2lperf)).values() for name in names]
+    assert len(listed) == len(set(listed))
+    assert set(listed) == set(d2lperf.__all__)
+
+
+def test_the_readme_fits_two_screens():
+    lines = README.splitlines()
+    assert len(lines) <= 110
+    tables_and_badge = ("|", "[![")
+    assert not [x for x in lines if len(x) > 120 and not x.startswith(tables_and_badge)]
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/your-script.md"])
+def test_links_resolve(name):
+    page = ROOT / name
+    for target in re.findall(r"\]\(([^)#\s]+)[^)\s]*(?: \"[^\"]+\")?\)", prose(page)):
+        assert target.startswith("http") or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/your-script.md"])
+def test_links_to_a_heading_find_it(name):
+    page = ROOT / name
+    for target, anchor in re.findall(r"\]\(([\w./-]+\.md)#([\w-]+)\)", prose(page)):
+        headings = re.findall(r"(?m)^#+ (.+)$", (page.parent / target).read_text("utf-8"))
+        assert anchor in map(slug, headings), f"{target}#{anchor}"
 
 
 def test_readme_lists_every_notebook():
@@ -60,17 +85,21 @@ def test_readme_lists_every_notebook():
 
 
 @needs_make
-@pytest.mark.parametrize("target", sorted({*re.findall(TYPED, README, re.M)} - {"test"}))
-def test_targets_of_the_readme_exist(target, tmp_path):
+@pytest.mark.parametrize(
+    "target", sorted({*re.findall(TYPED, README + CONTRIBUTING, re.M)} - {"test"})
+)
+def test_targets_that_are_named_exist(target, tmp_path):
     run = make("-n", target, f"VENV={tmp_path}", f"PYTHON={sys.executable}")
     assert run.returncode == 0, run.stderr
 
 
-def test_files_that_the_readme_names_exist():
-    named = re.findall(r"`((?:benchmarks|tests|docs)/[\w./]+\.\w+)`", README)
-    named += re.findall(r"python ((?:benchmarks|docs)/\w+\.py)", README)
-    named = [n for n in named if "NN" not in n]
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/your-script.md"])
+def test_files_that_a_page_names_exist(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:d2lperf|benchmarks|tests|docs|notebooks)/[\w./-]+\.\w+)`", text)
+    named += re.findall(r"python ((?:benchmarks|docs|notebooks)/\w+\.py)", text)
     assert named
+    named = [n.replace("NN.", "01.") for n in named if "NN-" not in n]
     assert not [n for n in named if not (ROOT / n).exists()]
 
 
@@ -135,6 +164,73 @@ def test_make_refuses_an_old_python_in_words(tmp_path):
     assert "Python 3.8.20" in run.stderr
     assert "make test PYTHON=" in run.stderr
     assert not (tmp_path / "venv").exists()
+
+
+FAKE_PYTHON = """#!/bin/sh
+case "$*" in
+"-c "*) ;;
+"-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; touch "$3/new";;
+"-m pip --version") test ! -e "{folder}/no-pip";;
+"-m pip install "*) echo "pip $*"; . "{folder}/pip";;
+esac
+"""
+
+
+@pytest.fixture
+def fake(tmp_path):
+    """An interpreter whose pip does what the file `pip` says; returns a call of make with it."""
+    python = tmp_path / "python"
+    python.write_text(FAKE_PYTHON.format(folder=tmp_path))
+    python.chmod(0o755)
+    venv = tmp_path / "venv"
+
+    def run(then):
+        (tmp_path / "pip").write_text(then)
+        (venv / "new").unlink(missing_ok=True)
+        return make(str(venv / ".ready"), f"VENV={venv}", f"PYTHON={python}")
+
+    return venv, run
+
+
+@needs_make
+@pytest.mark.parametrize("signal", ["INT", "TERM", "KILL"])
+def test_an_interrupted_environment_is_made_again(fake, signal):
+    venv, run = fake
+    run(f'touch "{venv}/half"; kill -{signal} $PPID; sleep 1')
+    assert (venv / "half").exists() and not (venv / ".ready").exists()
+    again = run("true")
+    assert again.returncode == 0, again.stderr
+    assert "was not finished and is made again" in again.stdout
+    assert not (venv / "half").exists()
+    assert (venv / ".ready").exists() and not (venv / ".unfinished").exists()
+    assert "up to date" in run("false").stdout
+
+
+@needs_make
+def test_an_environment_without_pip_is_made_again(fake, tmp_path):
+    venv, run = fake
+    assert run("true").returncode == 0
+    (venv / ".ready").unlink()
+    run("true")
+    assert not (venv / "new").exists(), "one that works is kept"
+    (venv / ".ready").unlink()
+    (tmp_path / "no-pip").touch()
+    run("true")
+    assert (venv / "new").exists()
+
+
+@needs_make
+def test_without_a_network_make_says_what_to_do_and_keeps_what_is_there(fake):
+    venv, run = fake
+    failed = run('echo "ERROR: No matching distribution found" >&2; exit 1')
+    assert failed.returncode != 0
+    assert "No matching distribution" in failed.stderr
+    assert f"pip could not install what d2lperf needs into {venv}" in failed.stderr
+    assert "connect and call make again" in failed.stderr
+    assert "PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER make" in failed.stderr
+    assert not (venv / ".ready").exists()
+    assert run("true").returncode == 0
+    assert (venv / ".ready").exists() and not (venv / "new").exists()
 
 
 # ------------------------------------------------------------------------- dependencies

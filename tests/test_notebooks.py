@@ -24,7 +24,7 @@ FOLDER = ROOT / "notebooks"
 
 IGNORE = "nbval-ignore-output"
 TAGS = re.compile(
-    rf"setup|hide-input|published|{IGNORE}|raises-exception"
+    rf"setup|badge|remove-cell|hide-input|published|{IGNORE}|raises-exception"
     r"|exercise:setup|exercise:[\w-]+:(stub|check|answer)"
 )
 MACHINE_PATH = re.compile(

@@ -1,59 +1,68 @@
-"""The examples of README.md run, in the order in which a reader meets them."""
+"""The examples of README.md and docs/your-script.md run, in the order in which one meets them."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-FENCED = re.findall(r"^```python\n(.*?)^```", README, re.M | re.S)
-# The example of `explain` is indented, and so is its report below.
-(EXPLAINED,) = re.findall(
-    r"^    from d2lperf import explain\n(?:(?:    .*)?\n)*?(?=\S)", README, re.M
-)
+ROOT = Path(__file__).parents[1]
+SCRIPT = (ROOT / "docs" / "your-script.md").read_text(encoding="utf-8")
+
+
+def examples(page):
+    return re.findall(r"^```python\n(.*?)^```", page, re.M | re.S)
+
+
+README_EXAMPLES = examples((ROOT / "README.md").read_text(encoding="utf-8"))
+SCRIPT_EXAMPLES = examples(SCRIPT)
 
 
 @pytest.fixture(scope="module")
-def names():
-    """What the first example has defined; the others go on with it."""
+def readme():
+    """What the first example of README.md has defined; the other goes on with it."""
     return {"__name__": "readme"}
 
 
+@pytest.fixture(scope="module")
+def script():
+    """The same for docs/your-script.md."""
+    return {"__name__": "script"}
+
+
 def test_all_examples_are_here():
-    assert len(FENCED) == 3
-    assert [f for f in re.findall(r"^```(\w*)$", README, re.M) if f] == ["python"] * 3 + ["text"]
+    assert len(README_EXAMPLES) == len(SCRIPT_EXAMPLES) == 2
 
 
-def test_the_first_example_compares_two_expressions(names, capsys):
-    assert len(FENCED[0].splitlines()) <= 12
-    exec(FENCED[0], names)
+def test_the_first_example_compares_two_expressions(readme, capsys):
+    assert len(README_EXAMPLES[0].splitlines()) <= 12
+    exec(README_EXAMPLES[0], readme)
     printed = capsys.readouterr().out
     assert re.search(r"^a thousand products: \d+\.\d{4} sec$", printed, re.M)
     assert "time relative to x * x * x" in printed
     assert re.search(r"^claim (borne out|open) ?(here)?: x \*\* 3 is faster", printed, re.M)
 
 
-def test_the_second_example_compares_builds(names, capsys):
-    exec(FENCED[1], names)
-    assert "time relative to small" in capsys.readouterr().out
-
-
-def test_the_third_example_is_a_test_of_the_readers(names):
+def test_the_second_example_is_a_test_of_the_readers(readme):
     """It raises unless the claim is borne out, which may depend on the machine's other work."""
     from d2lperf import ClaimContradicted
 
-    exec(FENCED[2], names)
+    exec(README_EXAMPLES[1], readme)
     try:
-        names["test_the_new_sum_is_not_slower"]()
+        readme["test_the_new_sum_is_not_slower"]()
     except ClaimContradicted as error:
         assert "new is at most 1.1 times as long as old" in str(error)
 
 
-def test_the_example_of_explain_prints_what_the_readme_shows(names, capsys):
-    exec(re.sub(r"^    ", "", EXPLAINED, flags=re.M), names)
+def test_builds_are_compared(script, capsys):
+    exec(SCRIPT_EXAMPLES[0], script)
+    assert "time relative to small" in capsys.readouterr().out
+
+
+def test_the_example_of_explain_prints_what_the_page_shows(script, capsys):
+    exec(SCRIPT_EXAMPLES[1], script)
     printed = capsys.readouterr().out
-    shown = README[README.index(EXPLAINED) + len(EXPLAINED) :]
-    labels = re.findall(r"^    (limit|predicted|measured|called|what would help)\b", shown, re.M)
+    (shown,) = re.findall(r"^```text\n(.*?)^```", SCRIPT, re.M | re.S)
+    labels = re.findall(r"^(limit|predicted|measured|called|what would help)\b", shown, re.M)
     assert labels == ["limit", "predicted", "measured", "called", "what would help"]
     for label in labels:
         assert re.search(rf"^\s*{label}\b", printed, re.M), printed

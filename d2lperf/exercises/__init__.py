@@ -67,7 +67,7 @@ class Feedback:
         message = html.escape(self.message).replace("\n", "<br>")
         return (
             f'<div style="border-left: 4px solid {colour}; padding: 0.2em 0.8em">'
-            f'<strong style="color: {colour}">{sign} {self.status}</strong>'
+            f"<strong>{sign} {self.status}</strong>"  # in the theme's colour, to be read in each
             f"{'<br>' if message else ''}{message}</div>"
         )
 

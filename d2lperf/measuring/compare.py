@@ -258,7 +258,8 @@ def sweep(make: Callable, values: Iterable, *, label: str = "size", **options: A
         is the `Sweep` until then.
     """
     arguments.check_callable(make, "make")
-    values, done = list(values), []
+    values = list(values)
+    done: list[Comparison] = []
     with _kept(lambda: Sweep(label, values[: len(done)], done)):
         for value in values:
             done.append(compare(make(value), **options))
@@ -272,17 +273,18 @@ def _kept(result: Callable[[], Any]) -> Iterator[None]:
         yield
     except BaseException as error:
         with suppress(Exception):  # an error that takes no attributes: it still must come through
-            first = not hasattr(error, "partial")
-            error.partial = result()
-            if first:
-                _tell(error)
+            _attach(result(), error)
         raise
 
 
-def _tell(error: BaseException) -> None:
-    """Say below the traceback what was measured; an error that nobody catches shows it, too."""
+def _attach(found: Any, error: Any) -> None:
+    """Attach what was measured; say it below the traceback, so that nobody has to catch it."""
+    if hasattr(error, "partial"):  # of an inner call, which has said so
+        error.partial = found
+        return
+    error.partial = found
     where = "this error's attribute `partial` (in a notebook: sys.last_value.partial)"
-    text = f"What was measured until then is in {where}:\n{error.partial}"
+    text = f"What was measured until then is in {where}:\n{found}"
     if hasattr(error, "add_note"):  # since Python 3.11
         error.add_note(text)
     elif isinstance(error, KeyboardInterrupt):

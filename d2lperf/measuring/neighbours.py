@@ -186,9 +186,9 @@ class Neighbours:
 
     def notes(self) -> list[str]:
         """Return the lines of a result about its neighbours: none where they do not matter."""
-        if not self.known:
-            return _once("how busy other processes are cannot be seen on this system")
         others = self.cores_busy
+        if others is None:
+            return _once("how busy other processes are cannot be seen on this system")
         if others < SHOWN or self.threads + others < self.cores + SHOWN:
             return []
         return [f"other processes kept {others:.1f} of {self.cores} cores busy meanwhile"]

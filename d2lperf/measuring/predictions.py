@@ -126,8 +126,8 @@ class Prediction:
         found = show(self.measured)
         if self.interval and not math.isnan(self.measured):
             found = format_estimate(self.measured, *self.interval, show)
-        own_off = "" if self.own is None else self._off(self.own, "right")
-        return [said, found, self._off(self.value, "as predicted"), own, own_off]
+        own_off = "" if self.own is None else self._off(self.own, self.measured, "right")
+        return [said, found, self._off(self.value, self.measured, "as predicted"), own, own_off]
 
     @property
     def key(self) -> recorded.Key:
@@ -149,22 +149,23 @@ class Prediction:
     @classmethod
     def from_dict(cls, values: dict) -> Prediction:
         """Return the prediction that `to_dict` wrote."""
-        ends = values["interval"]
+        guess, measured, ends = values["guess"], values["measured"], values["interval"]
         return cls(
             values["text"],
             _from_plain(values["predicted"]),
             values["unit"],
-            _from_plain(values["guess"]),
-            _from_plain(values["measured"]),
-            ends and (_from_plain(ends[0]), _from_plain(ends[1])),
+            None if guess is None else _from_plain(guess),
+            None if measured is None else _from_plain(measured),
+            None if ends is None else (_from_plain(ends[0]), _from_plain(ends[1])),
             values["published"],
         )
 
     @property
     def is_measured_here(self) -> bool:
         """Whether this run measured it, and both numbers are known."""
-        here = self.measured is not None and not self.published
-        return here and _finite(self.value) and _finite(self.measured)
+        if self.measured is None or self.published:
+            return False
+        return _finite(self.value) and _finite(self.measured)
 
     def measured_here(self) -> dict:
         """Return what a recorded run keeps; an interval only where both ends are known."""
@@ -173,14 +174,14 @@ class Prediction:
             kept["interval"] = None
         return kept
 
-    def _off(self, number: float, close: str) -> str:
+    def _off(self, number: float, measured: float, close: str) -> str:
         """How far a number is off what was measured, or the word for close."""
-        if _positive(number, self.measured):
-            factor = max(number / self.measured, self.measured / number)
+        if _positive(number, measured):
+            factor = max(number / measured, measured / number)
             far = f"a factor of {factor:.{_digits(factor)}f}"
         else:
-            factor, far = math.inf, format_value(abs(self.measured - number), self.unit)
-        if number == self.measured or factor < CLOSE:
+            factor, far = math.inf, format_value(abs(measured - number), self.unit)
+        if number == measured or factor < CLOSE:
             return close
         low, high = self.interval or (math.nan, math.nan)
         inside = low <= number <= high and (low > 0 or high < math.inf)
@@ -283,7 +284,7 @@ def _plain(value: float | None) -> float | str | None:
     return value if value is None or _finite(value) else repr(value)
 
 
-def _from_plain(value: float | str | None) -> float | None:
+def _from_plain(value: float | str) -> float:
     return float(value) if isinstance(value, str) else value
 
 

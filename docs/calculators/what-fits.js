@@ -31,6 +31,7 @@ d2lperf.drawMemory = (stages, chosen, card) => {
   const longest = Math.max(card.memory * 1.15, ...stages.map(total));
   const x = (bytes) => left + (bytes / longest) * (width - left - right);
   const height = top + stages.length * (bar + gap) + 8;
+  const at = x(card.memory);
   const [shapes, texts] = [[], []];
   Object.keys(stages[0]).forEach((part, i) => {
     shapes.push(svg("rect", { x: left + 125 * i, y: 4, width: 14, height: 14, class: `part-${part}` }));
@@ -47,9 +48,10 @@ d2lperf.drawMemory = (stages, chosen, card) => {
       before += bytes;
     }
     const fits = before <= card.memory ? "" : "strong";
-    texts.push(svg("text", { x: x(before) + 6, y: y + 20, class: fits }, format(before, "B")));
+    const from = x(before) + 6; // after the card's line, where it would cross the number
+    const place = from < at && at < from + 60 ? at + 6 : from;
+    texts.push(svg("text", { x: place, y: y + 20, class: fits }, format(before, "B")));
   });
-  const at = x(card.memory);
   shapes.push(svg("line", { x1: at, x2: at, y1: top - 8, y2: height, class: "mark" }));
   const anchor = at > width / 2 ? "end" : "";
   texts.push(svg("text", { x: at, y: top - 14, class: anchor }, `${card.name}: ${format(card.memory, "B")}`));

@@ -6,13 +6,11 @@ a drawing is its alternative text: `ALT[NAME]`.
 """
 
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import matplotlib
 
 matplotlib.use("Agg")
-import networkx as nx
 from matplotlib import pyplot as plt
 from matplotlib.colors import to_rgb
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
@@ -192,11 +190,12 @@ def three_splits(ax):
             if not k:
                 write(ax, 78, y + 30, f"device {d}", ha="right", color=colour, bold=True)
             if k or not d:  # the first layers read the batch
-                cell(ax, x0, y + 30 * (k == 2) * d, 30, 30 if k == 2 else 60, "", GREY, 0.8)
+                below, height = (30 * d, 30) if k == 2 else (0, 60)
+                cell(ax, x0, y + below, 30, height, "", GREY, 0.8)
             for layer in range(4):
                 if k or layer // 2 == d:
-                    at = x0 + 46 + 36 * layer, y + 30 * (k == 1) * d
-                    cell(ax, *at, 30, 30 if k == 1 else 60, "", colour, 0.55)
+                    below, height = (30 * d, 30) if k == 1 else (0, 60)
+                    cell(ax, x0 + 46 + 36 * layer, y + below, 30, height, "", colour, 0.55)
         for layer in ((1.5,), (0.5, 1.5, 2.5), (1.5,))[k]:  # where they send
             x = x0 + 61 + 36 * layer
             arrow(ax, (x, 128), (x, 176), head="<|-|>")
@@ -253,10 +252,12 @@ def column_row_parallel(ax):
     """
 
     def matrix(x, y, w, h, name, colours, rows=False):
-        w1, h1 = (w, h / len(colours)) if rows else (w / len(colours), h)
+        left, top, parts = x - w / 2, y - h / 2, len(colours)
         for i, colour in enumerate(colours):
-            at = x - w / 2 + i * w1 * (not rows), y - h / 2 + i * h1 * rows
-            cell(ax, *at, w1, h1, "", colour, 0.55)
+            if rows:
+                cell(ax, left, top + i * h / parts, w, h / parts, "", colour, 0.55)
+            else:
+                cell(ax, left + i * w / parts, top, w / parts, h, "", colour, 0.55)
         write(ax, x, y, name, 13)
 
     write(ax, 246, 16, "split by columns", color=SOFT)
@@ -373,33 +374,6 @@ def streams(ax):
     time_axis(ax, 272)
 
 
-@drawing(250)
-def work_span(ax):
-    """A graph of six tasks. The work is the sum of all times, 16 ms. The span is the longest path,
-    8 ms. However many workers there are, the speed-up is at most 16 / 8 = 2.
-    """
-    cost = {"load": 1, "a": 5, "b": 2, "c": 4, "d": 2, "sum": 2}
-    at = {"load": (60, 125), "a": (230, 45), "b": (173, 125), "c": (230, 205), "d": (287, 125),
-          "sum": (400, 125)}  # fmt: skip
-    edges = [("load", "a"), ("load", "b"), ("load", "c"), ("b", "d")]
-    edges += [(name, "sum") for name in "adc"]
-    flow = nx.DiGraph((u, v, {"weight": cost[v]}) for u, v in edges)
-    path = nx.dag_longest_path(flow)
-    for u, v in edges:
-        on, (x0, y0), (x1, y1) = (u, v) in pairwise(path), at[u], at[v]
-        start, end = (x0 + 37, y0 + (y1 - y0) / 8), (x1 - 37, y1 - (y1 - y0) / 8)
-        arrow(ax, start, end, colour=RED if on else SOFT, lw=2.5 if on else 1.5)
-    for name, (x, y) in at.items():
-        box(ax, x - 37, y - 23, 74, 46, f"{name}\n{cost[name]} ms", RED if name in path else BLUE)
-    work, span = sum(cost.values()), sum(cost[name] for name in path)
-    lines = [("work", f"sum of all times: {work} ms", INK),
-             ("span", f"longest path: {span} ms", RED),
-             ("speed-up", f"at most {work} / {span} = {work / span:g}", INK)]  # fmt: skip
-    for i, (word, text, colour) in enumerate(lines):
-        write(ax, 480, 56 + 60 * i, word, 12.5, ha="left", bold=True, color=colour)
-        write(ax, 480, 79 + 60 * i, text, 12, ha="left")
-
-
 @drawing(285)
 def parameter_server(ax):
     """Left: four workers push gradients to one server and pull parameters from it. Right: two
@@ -413,7 +387,8 @@ def parameter_server(ax):
         for s, (name, x) in enumerate(servers):
             box(ax, x0 + x - 60, 44, 120, 54, name, GREY)
             for w in range(4):
-                start = x0 + 40 + 80 * w + (12 * s - 6) * (len(servers) > 1), 206
+                aside = 12 * s - 6 if len(servers) > 1 else 0
+                start = x0 + 40 + 80 * w + aside, 206
                 arrow(ax, start, (x0 + x - 33 + 22 * w, 98), colour=SOFT, lw=1.2, head="<|-|>")
         for w in range(4):
             box(ax, x0 + 3 + 80 * w, 206, 74, 38, f"worker {w}", RANKS[w], 10)

@@ -1,8 +1,6 @@
 """The web page as a reader meets it: built, served on this machine alone, opened in Chromium."""
 
 import functools
-import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -11,16 +9,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from browser import chromium, not_here
 
 ROOT = Path(__file__).parents[2]
 HTML = ROOT / "build" / "book" / "html"
-
-
-def not_here(what):
-    """Skip, unless D2LPERF_BROWSER=1 says that the browser's tests must run."""
-    if os.environ.get("D2LPERF_BROWSER") == "1":
-        pytest.fail(what)
-    pytest.skip(what)
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -58,19 +50,8 @@ def address(html):
 
 @pytest.fixture(scope="session")
 def browser():
-    try:
-        from playwright.sync_api import sync_playwright
-    except ModuleNotFoundError:
-        not_here("Playwright is in the extra 'book'; `make book-test` runs these tests")
-    found = [shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome")]
-    paths = [path for path in found if path]
-    if not paths:
-        not_here("there is no Chromium; on Debian: apt-get install chromium")
-    root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=paths[0], args=root)
-        yield chromium
-        chromium.close()
+    with chromium() as browser:
+        yield browser
 
 
 class Visit:
