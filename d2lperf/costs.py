@@ -10,10 +10,11 @@ import math
 from typing import NamedTuple
 
 __all__ = [
+    "Messages",
     "Held",
     "WorkTimes",
+    "all_reduce_messages",
     "all_reduce_s",
-    "busiest_worker",
     "communication_share",
     "pipeline_idle",
     "training_bytes",
@@ -152,25 +153,40 @@ def training_bytes(
 # ----------------------------------------------------------------- what does communication cost?
 
 
-def busiest_worker(way: str, workers: int) -> tuple[float, float]:
-    """Return messages of the busiest worker, and its bytes relative to the data (notebook 09).
+class Messages(NamedTuple):
+    """What an all-reduce sends.
+
+    Attributes:
+        chain: messages of the longest chain, in which each waits for the one before.
+        messages: messages of the busiest worker.
+        share: bytes of the busiest worker, relative to the data.
+    """
+
+    chain: float
+    messages: float
+    share: float
+
+
+def all_reduce_messages(way: str, workers: int) -> Messages:
+    """Return what an all-reduce sends (notebook 09, section 4).
 
     Args:
-        way: "one server", "ring" or "halving and doubling" (R. Thakur et al., *IJHPCA* 19(1),
-            2005; exact where the number of workers is a power of two).
+        way: "one server", "every worker serves", "ring" or "halving and doubling" (R. Thakur et
+            al., *IJHPCA* 19(1), 2005; exact where the number of workers is a power of two).
         workers: how many add up their data.
 
     Raises:
         ValueError: the way is unknown.
 
-    >>> busiest_worker("ring", 4)
-    (6, 1.5)
+    >>> all_reduce_messages("ring", 4)
+    Messages(chain=6, messages=6, share=1.5)
     """
-    others = workers - 1
+    turns, levels = 2 * (workers - 1), 2 * math.ceil(math.log2(workers))
     found = {
-        "one server": (2 * others, 2 * others),
-        "ring": (2 * others, 2 * others / workers),
-        "halving and doubling": (2 * math.ceil(math.log2(workers)), 2 * others / workers),
+        "one server": Messages(2, turns, turns),
+        "every worker serves": Messages(2, turns, turns / workers),
+        "ring": Messages(turns, turns, turns / workers),
+        "halving and doubling": Messages(levels, levels, turns / workers),
     }
     if way not in found:
         raise ValueError(f"unknown way {way!r}; there are {', '.join(found)}")
@@ -178,22 +194,30 @@ def busiest_worker(way: str, workers: int) -> tuple[float, float]:
 
 
 def all_reduce_s(
-    way: str, workers: int, nbytes: float, *, message_s: float, bytes_per_s: float
+    way: str,
+    workers: int,
+    nbytes: float,
+    *,
+    latency_s: float,
+    message_s: float,
+    bytes_per_s: float,
 ) -> float:
     """Return the seconds of an all-reduce (notebook 09, section 4).
 
     Args:
-        way: as in `busiest_worker`.
+        way: as in `all_reduce_messages`.
         workers: how many add up their data, each with a link of its own.
         nbytes: bytes of the data of each worker.
-        message_s: seconds that a message takes, however small it is.
+        latency_s: seconds that a message is under way. Messages that do not wait for each other
+            are under way at the same time.
+        message_s: seconds that a message occupies its link, however small it is.
         bytes_per_s: bandwidth of a link in each direction.
 
-    >>> all_reduce_s("ring", 4, 100e6, message_s=0, bytes_per_s=10e9)
+    >>> all_reduce_s("ring", 4, 100e6, latency_s=0, message_s=0, bytes_per_s=10e9)
     0.015
     """
-    messages, share = busiest_worker(way, workers)
-    return messages * message_s + share * nbytes / bytes_per_s
+    chain, messages, share = all_reduce_messages(way, workers)
+    return chain * latency_s + messages * message_s + share * nbytes / bytes_per_s
 
 
 def communication_share(compute_s: float, communication_s: float) -> float:

@@ -7,15 +7,15 @@ import pytest
 from d2lperf import Roofline
 from d2lperf.ceilings import Ceilings
 from d2lperf.costs import (
+    all_reduce_messages,
     all_reduce_s,
-    busiest_worker,
     communication_share,
     pipeline_idle,
     training_bytes,
     work_times,
 )
 
-WAYS = ("one server", "ring", "halving and doubling")
+WAYS = ("one server", "every worker serves", "ring", "halving and doubling")
 
 
 @pytest.mark.parametrize("flops", [1e6, 1e9, 1e12])
@@ -64,14 +64,25 @@ def test_unknown_choices_are_named(wrong):
 @pytest.mark.parametrize("n", [2, 3, 4, 7, 8, 64])
 def test_every_way_of_two_is_the_same_and_none_sends_less_than_possible(n):
     for way in WAYS:
-        messages, share = busiest_worker(way, n)
+        chain, messages, share = all_reduce_messages(way, n)
+        assert messages >= chain >= 2
         assert messages >= 2 * math.log2(n)
         assert share >= 2 * (n - 1) / n
-        seconds = all_reduce_s(way, n, 1e6, message_s=1e-5, bytes_per_s=1e9)
-        assert seconds == pytest.approx(messages * 1e-5 + share * 1e-3)
-    assert busiest_worker("ring", 2)[0] == busiest_worker("halving and doubling", 2)[0] == 2
+        seconds = all_reduce_s(way, n, 1e6, latency_s=1e-4, message_s=1e-5, bytes_per_s=1e9)
+        assert seconds == pytest.approx(chain * 1e-4 + messages * 1e-5 + share * 1e-3)
+    assert all_reduce_messages("ring", 2) == all_reduce_messages("halving and doubling", 2)
     with pytest.raises(ValueError, match="'star'"):
-        busiest_worker("star", n)
+        all_reduce_messages("star", n)
+
+
+def test_a_ring_loses_by_its_latency_and_wins_by_its_bytes():
+    """As notebook 09 measures it: one server is the quickest for small data."""
+    options = {"latency_s": 1e-4, "message_s": 1e-6, "bytes_per_s": 1e9}
+    small, large = [
+        {way: all_reduce_s(way, 8, nbytes, **options) for way in WAYS} for nbytes in (1e3, 1e8)
+    ]
+    assert small["one server"] < small["ring"]
+    assert large["ring"] < large["one server"]
 
 
 def test_shares():

@@ -1,22 +1,25 @@
-// What does communication cost? The model with two numbers of notebook 09.
+// What does communication cost? The model with three numbers of notebook 09.
 "use strict";
 
-// Messages of the busiest worker, and its bytes relative to the data; d2lperf.costs has the same.
+// The longest chain of messages, the busiest worker's messages, and its bytes relative to the data;
+// d2lperf.costs has the same.
 d2lperf.WAYS = {
-  "one server": (n) => [2 * (n - 1), 2 * (n - 1)],
-  ring: (n) => [2 * (n - 1), (2 * (n - 1)) / n],
-  "halving and doubling": (n) => [2 * Math.ceil(Math.log2(n)), (2 * (n - 1)) / n],
+  "one server": (n) => [2, 2 * (n - 1), 2 * (n - 1)],
+  "every worker serves": (n) => [2, 2 * (n - 1), (2 * (n - 1)) / n],
+  ring: (n) => [2 * (n - 1), 2 * (n - 1), (2 * (n - 1)) / n],
+  "halving and doubling": (n) => {
+    const levels = 2 * Math.ceil(Math.log2(n));
+    return [levels, levels, (2 * (n - 1)) / n];
+  },
 };
 
-d2lperf.allReduceSeconds = (way, workers, nbytes, message_s, bytes_per_s) => {
-  const [messages, share] = d2lperf.WAYS[way](workers);
-  return messages * message_s + (share * nbytes) / bytes_per_s;
+d2lperf.allReduceSeconds = (way, workers, nbytes, latency_s, message_s, bytes_per_s) => {
+  const [chain, messages, share] = d2lperf.WAYS[way](workers);
+  return chain * latency_s + messages * message_s + (share * nbytes) / bytes_per_s;
 };
 
 d2lperf.communicationShare = (compute_s, communication_s) =>
   communication_s / (compute_s + communication_s);
-
-d2lperf.pipelineIdle = (stages, micro) => (stages - 1) / (micro + stages - 1);
 
 d2lperf.drawSteps = (compute_s, seconds) => {
   const { svg, format } = d2lperf;
@@ -40,7 +43,7 @@ d2lperf.drawSteps = (compute_s, seconds) => {
     );
   });
   const words = Object.entries(seconds).map(([way, time]) => `${way} ${format(compute_s + time, "s")}`);
-  const height = top + 3 * (bar + gap);
+  const height = top + Object.keys(seconds).length * (bar + gap);
   d2lperf.draw("communication-figure", width, height, `Time of a step: ${words.join(", ")}.`, shapes);
 };
 
@@ -49,12 +52,13 @@ d2lperf.showCommunication = (values) => {
   const compute_s = values.compute_ms / 1e3;
   const seconds = {};
   const rows = Object.keys(d2lperf.WAYS).map((way) => {
-    const [messages, share] = d2lperf.WAYS[way](values.workers);
+    const [chain, messages, share] = d2lperf.WAYS[way](values.workers);
     seconds[way] = d2lperf.allReduceSeconds(
-      way, values.workers, values.megabytes * 1e6, values.message_us / 1e6, values.gigabytes_per_s * 1e9,
+      way, values.workers, values.megabytes * 1e6, values.latency_us / 1e6, values.message_us / 1e6,
+      values.gigabytes_per_s * 1e9,
     );
     return [
-      way, messages.toLocaleString("en-US"), share.toPrecision(3), format(seconds[way], "s"),
+      way, chain.toLocaleString("en-US"), messages.toLocaleString("en-US"), share.toPrecision(3), format(seconds[way], "s"),
       d2lperf.percent(d2lperf.communicationShare(compute_s, seconds[way])),
     ];
   });

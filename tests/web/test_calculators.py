@@ -62,16 +62,15 @@ def test_memory_on_a_grid(visit):
 def test_communication_on_a_grid(visit):
     page = visit().open("calculators/communication.html")
     ways = page.evaluate("Object.keys(d2lperf.WAYS)")
-    assert ways == ["one server", "ring", "halving and doubling"]
+    assert ways == ["one server", "every worker serves", "ring", "halving and doubling"]
     cases = [
         list(case)
         for case in itertools.product(
-            ways, [2, 3, 8, 1000, 16384], [0, 1e4, 1e9], [0, 1e-5], [1e8, 1e10]
+            ways, [2, 3, 8, 1000, 16384], [0, 1e4, 1e9], [0, 1e-4], [0, 1e-5], [1e8, 1e10]
         )
     ]
-    wanted = [
-        costs.all_reduce_s(*case[:3], message_s=case[3], bytes_per_s=case[4]) for case in cases
-    ]
+    names = ("latency_s", "message_s", "bytes_per_s")
+    wanted = [costs.all_reduce_s(*case[:3], **dict(zip(names, case[3:]))) for case in cases]
     assert close(computed(page, "allReduceSeconds", cases), wanted)
     shares = [[c, s] for c in (1e-3, 1.0) for s in (0, 1e-4, 2.0)]
     assert close(
@@ -95,8 +94,8 @@ def test_the_ring_adds_everything_once(visit, n):
     """After n - 1 turns each worker has one whole chunk, after 2 (n - 1) turns all of them."""
     page = visit().open("calculators/communication.html")
     (states,) = computed(page, "ringStates", [[n]])
-    messages, share = costs.busiest_worker("ring", n)
-    assert len(states) - 1 == messages == share * n
+    chain, messages, share = costs.all_reduce_messages("ring", n)
+    assert len(states) - 1 == chain == messages == share * n
     assert [sum(count == n for count in row) for row in states[n - 1]] == [1] * n
     assert states[-1] == [[n] * n] * n
     for before, after in itertools.pairwise(states):  # each worker receives one chunk a turn
@@ -143,8 +142,9 @@ def test_a_form_shows_what_its_functions_compute(visit):
 
     page = visit().open("calculators/communication.html")
     page.get_by_label("latency").fill("0")
+    page.get_by_label("a message occupies its link").fill("0")
     rows = page.locator("#communication-rows tr").all_inner_texts()
-    assert [row.split("\t")[3] for row in rows] == ["140 ms", "17.5 ms", "17.5 ms"]
+    assert [row.split("\t")[4] for row in rows] == ["140 ms", "17.5 ms", "17.5 ms", "17.5 ms"]
 
 
 @pytest.mark.parametrize("name", NAMES)
