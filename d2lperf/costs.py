@@ -10,8 +10,8 @@ import math
 from typing import NamedTuple
 
 __all__ = [
-    "Messages",
     "Held",
+    "Messages",
     "WorkTimes",
     "all_reduce_messages",
     "all_reduce_s",
