@@ -118,6 +118,15 @@ def calls_needed(first_s, eager_s, later_s):
         return float("inf")
     return max(1, -int(-(first_s - later_s) // (eager_s - later_s)))
 """,
+        # a quotient that rounds: 0.2 / 0.1 may come out below 2
+        """\
+def calls_needed(first_s, eager_s, later_s):
+    if first_s < eager_s:
+        return 1
+    if later_s >= eager_s:
+        return float("inf")
+    return int((first_s - later_s) / (eager_s - later_s)) + 1
+""",
     ],
 }
 
@@ -202,13 +211,12 @@ def calls_needed(first_s, eager_s, later_s):
         calls, compiled_s = calls + 1, compiled_s + later_s
     return calls
 """,
+        # many at once
         """\
 def calls_needed(first_s, eager_s, later_s):
-    if first_s < eager_s:
-        return np.int64(1)
-    if eager_s <= later_s:
-        return np.inf
-    return np.floor((first_s - later_s) / (eager_s - later_s)) + 1
+    calls = np.arange(1, 10_000)
+    pays = first_s + (calls - 1) * later_s < calls * eager_s
+    return calls[pays][0] if pays.any() else np.inf
 """,
     ],
 }
