@@ -211,8 +211,10 @@ def _reason(
         return variation.reason + advice
     if decision.verdict == NOT_DECIDED:
         return _undecided(rounds, found, margin, need) + _advice(rounds, found, margin, need)
+    # The interval leaves out 1, so there is a difference, but perhaps not one of the programs.
+    differs = found.high < 1 or found.low > 1
     small = abs(math.log(found.ratio)) <= math.log(1 + PLACEMENT)
-    if decision.verdict in (FASTER, SLOWER) and small and not rounds.builds:
+    if differs and small and not rounds.builds:
         return (
             f"where data lies in memory can make a difference of up to {100 * PLACEMENT:g} %; "
             "build=True makes the functions anew and averages over it"
