@@ -1,0 +1,97 @@
+"""`make colab` without the environment: a stand-in plays git, Jupyter and pip."""
+
+import json
+from datetime import datetime, timedelta, timezone
+
+import colab
+import pytest
+
+BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+NAMES = ("00-start-here.ipynb", "01-measuring.ipynb", "02-compilers.ipynb")
+
+
+def executed(setup_s):
+    """A notebook as jupyter-execute stores it: its set-up cell took so long."""
+    began, ended = (
+        (BEGAN + timedelta(seconds=s)).isoformat().replace("+00:00", "Z") for s in (0, setup_s)
+    )
+    ran = {"iopub.execute_input": began, "shell.execute_reply": ended}
+    cells = [
+        {"metadata": {}},
+        {"metadata": {"tags": ["setup", "hide-input"], "execution": ran}},
+        {"metadata": {"tags": ["hide-input"]}},
+    ]
+    return json.dumps({"cells": cells})
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """What each notebook does: the seconds of its set-up cell or an error; a package it brings."""
+    took, brings = dict.fromkeys(NAMES, 12.0), {}
+    installed = ["torch==2.13.0"]
+
+    def run(self, program, *arguments, cwd=None):
+        if program == "git":
+            return "\n".join((*took, "build.py")) if arguments[-1].endswith("notebooks") else "{}"
+        if program == "jupyter-execute":
+            if isinstance(took[cwd.name], str):
+                raise RuntimeError(f"jupyter-execute ended with 1:\n{took[cwd.name]}")
+            (cwd / cwd.name).write_text(executed(took[cwd.name]))
+            installed.append(brings.get(cwd.name, "d2lperf @ git+file:///d2lperf.git"))
+        if "uninstall" in arguments:
+            installed.pop()
+        return "\n".join(installed)
+
+    monkeypatch.setattr(colab.Colab, "make", lambda self: None)
+    monkeypatch.setattr(colab.Colab, "run", run)
+    return took, brings
+
+
+def rows(capsys):
+    """The cells of the last table that was printed."""
+    lines = capsys.readouterr().out.rpartition("\n\n")[2].splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_the_time_of_the_set_up_cell_is_read_from_the_notebook(tmp_path):
+    (tmp_path / "a.ipynb").write_text(executed(2.5))
+    assert colab.time_of_setup(tmp_path / "a.ipynb") == 2.5
+
+
+def test_the_table_says_how_long_each_took():
+    table = colab.table([colab.Row("00-a", 3.04, 61.2, colab.GREEN)])
+    assert table.splitlines()[0] == (
+        "| notebook | set-up cell, s (20 at most) | in all, s | result |"
+    )
+    assert table.splitlines()[2] == "| 00-a | 3.0 | 61 | to the end |"
+
+
+def test_all_to_the_end_in_time_is_success_and_no_notebook_is_not(stand_in, capsys):
+    assert colab.main([]) == 0
+    found = rows(capsys)
+    assert [row[0] + ".ipynb" for row in found] == list(NAMES)
+    assert {row[3] for row in found} == {"to the end"}
+    assert colab.main(["01"]) == 0
+    assert [row[0] for row in rows(capsys)] == ["01-measuring"]
+    assert colab.main(["77"]) == 1
+
+
+def test_a_slow_set_up_cell_is_a_failure(stand_in, capsys):
+    took, _ = stand_in
+    took[NAMES[1]] = 20.4
+    assert colab.main([]) == 1
+    found = [(row[1], row[3]) for row in rows(capsys)]
+    assert found[1] == ("20.4", "to the end, but 20.4 s of set-up")
+    assert found[0] == found[2] == ("12.0", "to the end")
+
+
+def test_an_error_and_another_package_are_failures(stand_in, capsys):
+    took, brings = stand_in
+    took[NAMES[0]] = "NameError: x"
+    brings[NAMES[2]] = "numpy==2.4"
+    assert colab.main([]) == 1
+    assert [(row[1], row[3]) for row in rows(capsys)] == [
+        ("nan", "NameError: x"),
+        ("12.0", "to the end"),
+        ("12.0", "pip changed numpy==2.4"),
+    ]
