@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Seconds that a notebook may take on two cores. Those that start processes get more.
 LIMIT_S = 90.0
-LIMITS_S = {"07": 120.0, "08": 120.0, "09": 120.0}
+LIMITS_S = {"07": 120.0, "08": 120.0, "09": 120.0, "10": 120.0}
 
 
 def chosen(beginnings: list[str], folder: Path = ROOT / "notebooks") -> list[Path]:
