@@ -1,15 +1,19 @@
 """What a newcomer meets: README.md, CONTRIBUTING.md, make, the lock, conda's file."""
 
+import ast
 import inspect
 import os
 import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from sessions import run_pytest
 
 import d2lperf
@@ -247,6 +251,42 @@ def test_lock_holds_what_the_project_asks_for(python, system):
         assert pin, f"{requirement.name} is not locked for Python {python}: run make lock"
         (version,) = (s.version for s in pin.specifier)
         assert requirement.specifier.contains(version), f"{pin} is not {requirement}: run make lock"
+
+
+def brought(requirements):
+    """The names of what pip installs for requirements, and for what those require."""
+    names, todo = set(), [(Requirement(text), {""}) for text in requirements]
+    while todo:
+        requirement, extras = todo.pop()
+        name = canonicalize_name(requirement.name)
+        marker = requirement.marker
+        if name in names or (marker and not any(marker.evaluate({"extra": e}) for e in extras)):
+            continue
+        names.add(name)
+        with suppress(metadata.PackageNotFoundError):
+            needed = metadata.requires(requirement.name) or []
+            todo += [(Requirement(text), {"", *requirement.extras}) for text in needed]
+    return names
+
+
+def imported(path):
+    """The packages that a file imports at its top level."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.module.partition(".")[0]
+
+
+def test_the_extra_test_brings_what_the_tests_import():
+    """`make oldest` installs no other."""
+    there = brought([*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]])
+    installed = metadata.packages_distributions()
+    ours = {path.stem for folder in (ROOT, ROOT / "tests") for path in folder.iterdir()}
+    for path in (ROOT / "tests").rglob("*.py"):
+        if path.parent.name not in ("web", "e2e"):  # which are for the extra book
+            for name in {*imported(path)} & {*installed} - ours:
+                assert there & {canonicalize_name(n) for n in installed[name]}, (path.name, name)
 
 
 def test_lock_fits_any_build_of_torch():
