@@ -36,7 +36,7 @@ ARROWS = {
     "plotting": {"formats"},
     "measuring": {"_version", "device", "files", "formats", "machine", "progress"},
     "timeline": {"_compat", "device", "files", "formats"},
-    "processes": {"_compat", "device", "machine", "measuring.sampling"},
+    "processes": {"_compat", "device", "machine", "measuring.neighbours", "measuring.sampling"},
     "costs": set(),
     "counting": {"_compat"},
     "peak": {"machine"},

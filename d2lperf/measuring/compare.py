@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -209,7 +209,9 @@ def compare(
         tools = replace(tools, rng=random.Random(seed))
     builds = Builds(fns, tools.rng) if build else None
     with undisturbed(threads), _under_the_clock(fns, builds, setup, isolated, tools) as subjects:
-        rules = sampling.ISOLATED_RULES if isolated else sampling.RULES
+        rules = sampling.RULES
+        if isolated:
+            rules, tools = sampling.ISOLATED_RULES, _of_workers(tools, subjects)
         turns = Turns(subjects, baseline, tools=tools, rules=rules)
         turns.kept = replace(turns.kept, uses_up_input=setup is not None)
         run = Run(turns, Comparison(turns.kept, confidence, margin, isolated), builds)
@@ -242,6 +244,21 @@ def _under_the_clock(
     del given  # nothing but the subjects may keep a build alive
     with builds.collected():
         yield subjects
+
+
+def _of_workers(tools: Instruments, subjects: Sequence[Any]) -> Instruments:
+    """The clocks of functions in processes of their own: what these have spent, not this one."""
+
+    def all_of(what: str) -> Callable[[], float]:
+        return lambda: sum(getattr(subject.spent, what) for subject in subjects)
+
+    return replace(
+        tools,
+        cpu_clock=all_of("cpu_s"),
+        thread_clock=all_of("thread_s"),
+        waiting_clock=all_of("waiting_s"),
+        work_clock=all_of("work_s"),
+    )
 
 
 def sweep(make: Callable, values: Iterable, *, label: str = "size", **options: Any) -> Sweep:

@@ -25,6 +25,8 @@ class Instruments:
     others_clock: Callable[[], float] = field(default_factory=OthersTime)
     # Seconds that this process's threads have waited for a core; nan where it is not known.
     waiting_clock: Callable[[], float] = waiting_s
+    # Seconds in which those threads had work; None: always. Processes of their own rest in turns.
+    work_clock: Callable[[], float] | None = None
     # Waits for the devices in use; None where there are none; "auto" asks torch.
     synchronize: Callable[[], None] | Literal["auto"] | None = "auto"
     rng: random.Random = field(default_factory=random.Random)  # draws the order within a round

@@ -99,11 +99,38 @@ def waiting_s() -> float:
         return math.nan
 
 
+class Spent(NamedTuple):
+    """What functions have spent so far: here, or all together in processes of their own."""
+
+    cpu_s: float = 0.0  # processor time of all threads
+    thread_s: float = 0.0  # processor time of the thread that calls the functions
+    waiting_s: float = 0.0  # for which threads waited for a core; nan: not known
+    work_s: float = 0.0  # for which there was work
+
+    @classmethod
+    def here(cls) -> Spent:
+        """What this process has spent, seen from the thread that calls the functions."""
+        return cls(time.process_time(), time.thread_time(), waiting_s(), time.perf_counter())
+
+    def plus(self, began: Spent, ended: Spent) -> Spent:
+        """Add what was spent between two moments."""
+        return Spent(*(so_far + end - start for so_far, start, end in zip(self, began, ended)))
+
+
+class Reading(NamedTuple):
+    """What the clocks show."""
+
+    others_s: float  # processor time of other processes; nan: not known
+    waiting_s: float  # for which our threads have waited; nan: not known
+    work_s: float  # for which they had work
+    now_s: float
+
+
 class Share(NamedTuple):
     """Cores that other processes kept busy for some seconds, and that our threads waited for."""
 
     cores: float
-    waiting: float  # nan: not known
+    waiting: float  # while they had work; nan: not known
     seconds: float
 
 
@@ -113,23 +140,24 @@ class Neighbours:
     def __init__(self, instruments: Any) -> None:
         self._clock, self._others = instruments.clock, instruments.others_clock
         self._waiting = instruments.waiting_clock
+        self._work = instruments.work_clock or instruments.clock
         self._cpu, self._thread = instruments.cpu_clock, instruments.thread_clock
         self.cores = instruments.system_cores()
         self._began = self._window = self._read()
         self._own = self._cpu(), self._thread()
         self._busy: list[Share] = []
 
-    def _read(self) -> Share:
-        """All clocks: processor seconds of others, seconds that our threads waited, seconds."""
-        return Share(self._others(), self._waiting(), self._clock())
+    def _read(self) -> Reading:
+        return Reading(self._others(), self._waiting(), self._work(), self._clock())
 
-    def _since(self, then: Share) -> Share:
+    def _since(self, then: Reading) -> Share:
         now = self._read()
-        seconds = now.seconds - then.seconds
+        seconds, work_s = now.now_s - then.now_s, now.work_s - then.work_s
         if seconds <= 0:
             return Share(0.0, math.nan, 0.0)
-        cores = max(0.0, (now.cores - then.cores) / seconds)
-        return Share(cores, (now.waiting - then.waiting) / seconds, seconds)
+        cores = max(0.0, (now.others_s - then.others_s) / seconds)
+        waited_s = now.waiting_s - then.waiting_s
+        return Share(cores, waited_s / work_s if work_s > 0 else 0.0, seconds)
 
     @property
     def threads(self) -> int:
@@ -142,7 +170,7 @@ class Neighbours:
     @property
     def window_ended(self) -> bool:
         """Whether the present window is long enough to be looked at."""
-        return self._clock() - self._window.seconds >= WINDOW_S
+        return self._clock() - self._window.now_s >= WINDOW_S
 
     def end_window(self) -> bool:
         """Begin a new window; return whether others took cores in the last one that we needed."""
@@ -166,12 +194,15 @@ class Neighbours:
     @property
     def known(self) -> bool:
         """Whether this system tells."""
-        return not math.isnan(self._began.cores)
+        return not math.isnan(self._began.others_s)
 
     @property
     def cores_busy(self) -> float | None:
         """Cores that other processes kept busy since the start, on average; None: not known."""
-        return min(self._since(self._began).cores, self.cores) if self.known else None
+        found = self._since(self._began)
+        if not self.known or found.seconds < WINDOW_S:
+            return None
+        return min(found.cores, self.cores)
 
     def refusal(self) -> str:
         """Why functions with several threads cannot be compared, or "" if no window was crowded."""
@@ -186,10 +217,10 @@ class Neighbours:
 
     def notes(self) -> list[str]:
         """Return the lines of a result about its neighbours: none where they do not matter."""
-        others = self.cores_busy
-        if others is None:
+        if not self.known:
             return _once("how busy other processes are cannot be seen on this system")
-        if others < SHOWN or self.threads + others < self.cores + SHOWN:
+        others = self.cores_busy
+        if others is None or others < SHOWN or self.threads + others < self.cores + SHOWN:
             return []
         return [f"other processes kept {others:.1f} of {self.cores} cores busy meanwhile"]
 

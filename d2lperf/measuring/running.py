@@ -37,7 +37,8 @@ class Run:
         # Limits are seconds for each function, three times as many for one in its own process.
         self.shares = 3 * k if found.isolated else k
         self.build_s = 0.0  # seconds that the last build took
-        self.neighbours: neighbours.Neighbours  # while rounds are taken, and after them
+        # Seen from here on, and anew from the first round on: first calls have other threads.
+        self.neighbours = neighbours.Neighbours(turns.instruments)
         self._next_look = 0
 
     def result(self, **others: Any) -> Comparison:
@@ -63,14 +64,10 @@ class Run:
     def sample(self, budget_s: float | None, progress: bool | None) -> None:
         """Warm up, take rounds until the verdicts are known or the time is up."""
         calls_s = self._warm_up(budget_s)
-        if not calls_s:
-            return
-        began = self.clock()
-        self.turns.begin(calls_s, before_s=began - self.began)
+        ends = self._planned(calls_s, budget_s) if calls_s else None
+        if ends is None:
+            return self._note_neighbours()
         self.neighbours = neighbours.Neighbours(self.turns.instruments)
-        ends, needed_s = self._ends(budget_s, began), self._needed_s()
-        if began + needed_s > ends * (1 + 1e-9):
-            return self._refuse(ends, needed_s)
         with progress_bar(ends - self.began, progress) as show:
             self._take_rounds(budget_s, show)
         self._note_neighbours()
@@ -92,6 +89,16 @@ class Run:
             most_s = LIMIT_S * self.shares if budget_s is None else left
             calls_s[subject.name] = subject.warm_up(most_s / (4 * len(self.subjects)))
         return calls_s
+
+    def _planned(self, calls_s: dict[str, float], budget_s: float | None) -> float | None:
+        """Plan the rounds; return when they end, or None if the budget is too small for them."""
+        began = self.clock()
+        self.turns.begin(calls_s, before_s=began - self.began)
+        ends, needed_s = self._ends(budget_s, began), self._needed_s()
+        if began + needed_s > ends * (1 + 1e-9):
+            self._refuse(ends, needed_s)
+            return None
+        return ends
 
     def _needed_s(self, quickest: bool = False) -> float:
         """Seconds of the rounds, and of the builds, that an interval needs."""

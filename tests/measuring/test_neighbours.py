@@ -5,15 +5,17 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 
 import pytest
 from clocks import FakeClock
 
-from d2lperf.measuring import neighbours
+from d2lperf.measuring import neighbours, sampling
 from d2lperf.measuring.compare import compare, measure
 from d2lperf.measuring.defaults import LIMIT_S
 from d2lperf.measuring.instruments import using
-from d2lperf.measuring.neighbours import Neighbours, OthersTime
+from d2lperf.measuring.neighbours import Neighbours, OthersTime, Spent
+from d2lperf.measuring.sampling import ISOLATED_RULES, Subject
 
 
 @pytest.fixture
@@ -49,6 +51,53 @@ def test_functions_with_threads_get_no_verdict_beside_a_steady_load(clock):
     assert "note: other processes kept 1.0 of 2 cores busy meanwhile" in str(found)
     assert found.elapsed_s <= 4
     assert len(found["many"].samples_s) > 10, "nothing is lost"
+
+
+def apart(clock, threads, waiting, work):
+    """Makes subjects as processes of their own do: this process only waits for them."""
+
+    class Remote(Subject):
+        @property
+        def spent(self):
+            """Half of what both together have spent: both have all of the clock's time."""
+            shares = threads, 1.0, waiting, work
+            return Spent(*(clock.now * share / 2 for share in shares))
+
+    @contextmanager
+    def made(functions, setup):
+        tools = clock.instruments()
+        yield [
+            Remote(name, fn, tools=tools, rules=ISOLATED_RULES) for name, fn in functions.items()
+        ]
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("others", "threads", "waiting", "work", "decided"),
+    [
+        (1.0, 2.0, math.nan, 1.0, False),
+        (1.0, 2.0, 0.5, 1.0, False),
+        (1.0, 2.0, 0.04, 0.2, False),  # they rest most of the time, and wait while they work
+        (0.0, 2.0, 0.5, 1.0, True),
+        (1.0, 1.0, 0.5, 1.0, True),
+    ],
+    ids=["not known", "they wait", "they rest in turns", "quiet", "one thread"],
+)
+def test_threads_in_processes_of_their_own_count(
+    clock, monkeypatch, others, threads, waiting, work, decided
+):
+    """isolated=True looked at this process only, which has one thread and waits for nobody."""
+    monkeypatch.setitem(sampling.APART, "processes", apart(clock, threads, waiting, work))
+    clock.others = others
+    functions = {"one": regions(clock, 1), "many": regions(clock, 10)}
+    idle = clock.instruments(cpu_clock=lambda: 0.0, thread_clock=lambda: 0.0)
+    with using(idle):
+        found = compare(functions, check=False, isolated=True, progress=False)
+    assert (found["many"].verdict != "not decided") is decided
+    if not decided:
+        assert found["many"].reason.startswith("other processes keep 1.0 of 2 cores busy; funct")
+        assert "note: other processes kept 1.0 of 2 cores busy meanwhile" in str(found)
 
 
 def test_functions_that_only_a_neighbour_makes_slow_get_no_more_time(clock):
@@ -101,10 +150,29 @@ def test_a_quiet_stretch_is_waited_for(clock):
     assert found["many"].discarded > 0 and found["many"].ratio == pytest.approx(1.0, abs=0.01)
 
 
+@pytest.mark.parametrize("budget_s", [0.5, 5.0], ids=["before the warm-up", "after it"])
+def test_a_budget_that_is_too_small_hides_no_neighbour(clock, budget_s):
+    """A slow function on a busy machine was told about the budget alone."""
+    clock.cpu_share, clock.others = 2.0, 1.0
+    functions = {name: clock.work(0.6, first=[0.6, 0.5]) for name in "ab"}
+    with using(clock.instruments()):
+        found = compare(functions, check=False, budget_s=budget_s, progress=False)
+    assert "budget_s=" in found["b"].reason
+    assert found.others_cores == pytest.approx(1.0)
+    assert "note: other processes kept 1.0 of 2 cores busy meanwhile" in str(found)
+
+
+def test_a_moment_does_not_tell_how_busy_others_are(clock):
+    """Processor time of others comes in steps of 10 ms: one of them looks like a whole core."""
+    with using(clock.instruments(others_clock=lambda: 0.01 if clock.now else 0.0)):
+        found = measure(clock.work(1e-4), budget_s=0.01)
+    assert found.others_cores is None and "note" not in str(found)
+
+
 def test_measure_keeps_what_others_did(clock):
     clock.cpu_share, clock.others = 2.0, 1.0
     with using(clock.instruments()):
-        found = measure(clock.work(1e-4))
+        found = measure(clock.work(1e-2))
     assert found.others_cores == pytest.approx(1.0)
     assert "note: other processes kept 1.0 of 2 cores busy" in str(found)
 

@@ -45,6 +45,17 @@ def test_phases_come_back_from_the_worker():
         assert len(subject.phase(Plan(1, 10, 4, 10.0))) == 4
 
 
+def test_what_a_process_has_spent_is_told():
+    """The kernel's own clocks do not see it."""
+    with isolated_subjects({"a": lambda: sum(range(10**4))}) as (subject,):
+        subject.warm_up()
+        before = subject.spent
+        subject.phase(Plan(1, 10, 4, 10.0))
+        after = subject.spent
+    assert 0 < before.work_s < after.work_s and 0 < before.thread_s < after.thread_s
+    assert before.cpu_s < after.cpu_s
+
+
 def test_setup_runs_beside_the_function():
     with isolated_subjects({"a": lambda x: x + 1}, setup=lambda: 1) as (subject,):
         assert subject.first_result(True) == 2
