@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import cycle
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 
@@ -21,9 +21,15 @@ from d2lperf.counting.classes import PRODUCT
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import colours_of
 
-__all__ = ["COMPUTE", "MEMORY", "OVERHEAD", "Estimate", "Point", "Roofline"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-OVERHEAD, MEMORY, COMPUTE = "overhead", "memory", "compute"
+__all__ = ["COMPUTE", "MEMORY", "OVERHEAD", "Estimate", "Point", "Regime", "Roofline"]
+
+Regime = Literal["overhead", "memory", "compute"]
+OVERHEAD: Regime = "overhead"
+MEMORY: Regime = "memory"
+COMPUTE: Regime = "compute"
 STANDARD = "float32"  # whose rate is taken where that of a dtype was not measured
 
 
@@ -39,7 +45,7 @@ class Estimate(NamedTuple):
     """A predicted time in seconds, and its regime: "overhead", "memory" or "compute"."""
 
     seconds: float
-    regime: str
+    regime: Regime
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ class Roofline:
         made = self.ceilings
         if not isinstance(bytes, Mapping):
             bytes = {"cache" if bytes <= made.cache_bytes else "memory": bytes}
-        times = {
+        times: dict[Regime, float] = {
             OVERHEAD: made.overhead_s,
             MEMORY: sum(n / self.bandwidth(place, access) for place, n in bytes.items()),
             COMPUTE: self._computing_s(flops, dtype, functions, activations),
@@ -135,7 +141,7 @@ class Roofline:
             seconds += activations / activation_rate
         return seconds
 
-    def plot(self, points: Mapping[str, Point], ax: Any = None) -> Any:
+    def plot(self, points: Mapping[str, Point], ax: Axes | None = None) -> Axes:
         """Draw the ceilings of memory, cache and float32 with measured points; return the axes.
 
         The flat roof is the rate of products. Convolutions may lie above it.

@@ -3,9 +3,11 @@
 from typing import Literal
 
 import torch
+from matplotlib.axes import Axes
 from typing_extensions import assert_type  # torch brings it
 
 import d2lperf
+from d2lperf.explaining.advice import Limit
 from d2lperf.measuring.verdict import Verdict
 
 
@@ -27,7 +29,13 @@ def program() -> None:
         found.expect("other", faster_than="one").outcome,
         Literal["borne out", "contradicted", "open"],
     )
+    assert_type(found.plot(), Axes)
+    assert_type(found.break_even("other").verdict, Verdict)
     found.require("other", at_most=1.1)
+
+    explained = d2lperf.explain(work)
+    assert_type(explained.regime, Limit)
+    assert_type(explained.operations[0][1].regime, Literal["overhead", "memory", "compute"])
 
     assert_type(d2lperf.record(work), d2lperf.Timeline)
     assert_type(d2lperf.measure_ceilings(), d2lperf.Ceilings)

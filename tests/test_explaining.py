@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from d2lperf import Ceilings, datasheet, explain
+from d2lperf._compat import TorchDispatchMode
 from d2lperf.counting import OperationCounter
 from d2lperf.datasheets import ACCELERATORS
 from d2lperf.explaining import stacks
@@ -101,14 +102,32 @@ def _ticks():
     return look
 
 
-@pytest.mark.parametrize("rate", [1e-3, 3e-3])
-def test_the_parts_add_up_to_the_whole(rate):
+class SlowTorch(TorchDispatchMode):
+    """torch on a machine where the clock moves by a given number of seconds for each operation."""
+
+    def __init__(self, clock, seconds):
+        super().__init__()
+        self.clock, self.seconds = clock, seconds
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.clock.now += self.seconds.get(func.overloadpacket.__name__, 0.0)
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("waiting_s", [0.0, 1e-3, 6e-3])
+def test_the_parts_add_up_to_the_whole(waiting_s):
+    """In seconds, before they are made shares: 2 ms of sorting, 1 ms of products, and the rest."""
     clock = FakeClock()
-    sleep = clock.work(rate)
-    found = with_tools(
-        clock.instruments(), explain, lambda: (sleep(), X.sort(), X @ X), ceilings=MADE
-    )
-    assert sum(part.share for part in found.parts) + found.outside == pytest.approx(1)
+    sleep = clock.work(waiting_s)
+    with SlowTorch(clock, {"sort": 2e-3, "mm": 1e-3}):
+        found = with_tools(
+            clock.instruments(), explain, lambda: (sleep(), X.sort(), X @ X), ceilings=MADE
+        )
+    assert found.measured_s == pytest.approx(3e-3 + waiting_s)
+    inside_s = sum(op.seconds for op, _ in found.operations)
+    assert inside_s + found.outside * found.measured_s == pytest.approx(found.measured_s)
+    shares = {part.operation.name: part.share * found.measured_s for part in found.parts}
+    assert shares == pytest.approx({"sort": 2e-3, "mm": 1e-3})
 
 
 # ----------------------------------------------------------------------------------- the state
@@ -231,6 +250,15 @@ def test_an_accelerator_that_is_not_here():
     )
     assert ACCELERATORS["NVIDIA H100 SXM"].source in text
     assert "measured" not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("Google TPU7x", "on a Google TPU7x by"), ("AMD MI300X", "on an AMD MI300X by")],
+)
+def test_the_article_is_that_of_the_device(name, words):
+    half = torch.ones(8, 8).bfloat16()
+    assert words in str(explain(lambda: half @ half, ceilings=datasheet(name)))
 
 
 def test_what_is_not_counted_is_not_predicted_for_another_machine():

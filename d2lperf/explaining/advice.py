@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from d2lperf.ceilings import CONVOLUTION
 from d2lperf.counting import Operation
 from d2lperf.counting.classes import POINTWISE, PRODUCT
 from d2lperf.roofline import COMPUTE, MEMORY, OVERHEAD, Estimate, Roofline, rate_key
 
-__all__ = ["Lever", "Part", "advice", "levers"]
+__all__ = ["Lever", "Limit", "Part", "advice", "levers"]
 
-OUTSIDE, UNKNOWN = "outside of torch", "not known"
+Limit = Literal["overhead", "memory", "compute", "outside of torch", "not known"]
+OUTSIDE: Limit = "outside of torch"
+UNKNOWN: Limit = "not known"
 NEW_MEMORY, FUNCTIONS = "new memory", "functions"
 WORTH = 1.2  # a lower precision is advised where its products are faster by this
 HELP = {
@@ -50,7 +52,7 @@ class Precision(NamedTuple):
     gain: float
 
 
-def advice(parts: list[Part], regime: str, roofline: Roofline, outside: dict[str, float]) -> str:
+def advice(parts: list[Part], regime: Limit, roofline: Roofline, outside: dict[str, float]) -> str:
     """Return what would help against the regime that the function is in.
 
     Args:

@@ -15,13 +15,13 @@ from d2lperf.ceilings import Ceilings, measure_ceilings
 from d2lperf.counting import Operation, OperationCounter
 from d2lperf.device import synchronize
 from d2lperf.explaining.advice import Part, advice
-from d2lperf.explaining.explanation import MOST_UNCOUNTED, Explanation, limit_of
+from d2lperf.explaining.explanation import MOST_UNCOUNTED, Explanation, limit_of, parts_of
 from d2lperf.explaining.stacks import StackSampler
 from d2lperf.explaining.state import StateKeeper
 from d2lperf.measuring import Measurement, measure
 from d2lperf.measuring.instruments import Instruments, instruments
 from d2lperf.measuring.undisturbed import undisturbed
-from d2lperf.roofline import COMPUTE, MEMORY, OVERHEAD, Estimate, Roofline
+from d2lperf.roofline import COMPUTE, MEMORY, OVERHEAD, Estimate, Regime, Roofline
 
 __all__ = ["explain"]
 
@@ -208,9 +208,7 @@ def _explained(found: _Study, runs: int, keeper: StateKeeper) -> Explanation:
     """Put together what was found."""
     roofline = Roofline(found.ceilings)
     pairs = [(op, _estimate(op, roofline)) for op in found.operations]
-    spent_s = sum(op.seconds for op in found.operations) or 1.0
-    inside = 1 - found.outside
-    parts = [Part(op, est, inside * op.seconds / spent_s) for op, est in pairs]
+    parts = parts_of(pairs, found.outside)
     uncounted: dict[str, float] = defaultdict(float)
     for operation, _, share in parts:
         if not operation.counted:
@@ -248,9 +246,9 @@ def _estimate(operation: Operation, roofline: Roofline) -> Estimate:
     return Estimate(0.0, OVERHEAD)  # nobody has measured it on the machine of the data sheet
 
 
-def _shares(parts: list[Part]) -> dict[str, float]:
+def _shares(parts: list[Part]) -> dict[Regime, float]:
     """Regime -> share of the predicted seconds, of the operations that are counted."""
-    shares = dict.fromkeys((OVERHEAD, MEMORY, COMPUTE), 0.0)
+    shares: dict[Regime, float] = dict.fromkeys((OVERHEAD, MEMORY, COMPUTE), 0.0)
     counted = [part.estimate for part in parts if part.operation.counted]
     total_s = sum(estimate.seconds for estimate in counted) or 1.0
     for seconds, regime in counted:

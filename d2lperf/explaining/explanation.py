@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 from d2lperf.ceilings import Ceilings
 from d2lperf.counting import Operation
-from d2lperf.explaining.advice import OUTSIDE, UNKNOWN, Lever, Part, levers
+from d2lperf.explaining.advice import OUTSIDE, UNKNOWN, Lever, Limit, Part, levers
 from d2lperf.formats import Shown, Table, format_value
 from d2lperf.measuring import Measurement
-from d2lperf.roofline import Estimate, Point, Roofline
+from d2lperf.roofline import Estimate, Point, Regime, Roofline
 
-__all__ = ["Explanation", "limit_of"]
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Explanation", "limit_of", "parts_of"]
 
 MOST_UNCOUNTED = 0.25  # of the time; beyond it the limit is not known
 MOST_OUTSIDE = 0.5  # of the time; beyond it torch is not what limits
@@ -23,7 +26,7 @@ HEADER = ["", "calls", "FLOPs", "bytes", "predicted", "share of time", "limit"]
 HEADER_ELSEWHERE = [cell.replace("share of time", "share of time here") for cell in HEADER]
 
 
-def limit_of(shares: dict[str, float], uncounted: float, outside: float) -> str:
+def limit_of(shares: dict[Regime, float], uncounted: float, outside: float) -> Limit:
     """Return what a function waits for: "overhead", "memory", "compute", or none of them.
 
     Args:
@@ -36,6 +39,17 @@ def limit_of(shares: dict[str, float], uncounted: float, outside: float) -> str:
     if uncounted > MOST_UNCOUNTED:
         return UNKNOWN
     return max(shares, key=shares.__getitem__)
+
+
+def parts_of(operations: list[tuple[Operation, Estimate]], outside: float) -> list[Part]:
+    """Return the operations with their shares of the time; with `outside` they add up to 1.
+
+    Args:
+        operations: each with the seconds it took, and with what the roofline predicts for it.
+        outside: share of the time outside of them.
+    """
+    spent_s = sum(op.seconds for op, _ in operations) or 1.0
+    return [Part(op, est, (1 - outside) * op.seconds / spent_s) for op, est in operations]
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,7 +79,7 @@ class Explanation(Shown):
     bytes: float
     predicted_s: float
     measurement: Measurement | None
-    shares: dict[str, float]
+    shares: dict[Regime, float]
     help: str
     uncounted: dict[str, float]
     operations: list[tuple[Operation, Estimate]]
@@ -77,7 +91,7 @@ class Explanation(Shown):
     left: list[str] = field(default_factory=list)
 
     @property
-    def regime(self) -> str:
+    def regime(self) -> Limit:
         """What the function mostly waits for.
 
         "overhead", "memory" or "compute"; "outside of torch" where more than half of the time is
@@ -99,9 +113,7 @@ class Explanation(Shown):
     @cached_property
     def parts(self) -> list[Part]:
         """The operations with their shares of the time; with `outside` they add up to 1."""
-        spent_s = sum(op.seconds for op, _ in self.operations) or 1.0
-        inside = 1 - self.outside
-        return [Part(op, est, inside * op.seconds / spent_s) for op, est in self.operations]
+        return parts_of(self.operations, self.outside)
 
     def levers(self) -> list[Lever]:
         """Return what would help, each with the factor that it gains at most, largest first."""
@@ -156,7 +168,9 @@ class Explanation(Shown):
     def _times(self) -> list[str]:
         predicted = format_value(self.predicted_s, "s")
         if not self.ceilings.measured:
-            where = f"on an {self.ceilings.device} by its data sheet"
+            device = self.ceilings.device
+            vowel = device.startswith(("NVIDIA", *"AEIOU"))  # "an" before it, as it is said
+            where = f"on {'an' if vowel else 'a'} {device} by its data sheet"
             least = "at least " if self.uncounted else ""
             return [
                 f"predicted {where}: {least}{predicted}, overhead not included",
@@ -190,7 +204,7 @@ class Explanation(Shown):
         left = f"; changed for good: {', '.join(self.left)}" if self.left else ""
         return [f"called {self.runs:,} times{changed}{left}"]
 
-    def plot(self, ax: Any = None) -> Any:
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the function and its four longest operations in a roofline; return the axes."""
         longest = sorted((op for op, _ in self.operations), key=lambda op: -op.seconds)[:4]
         points = {op.name: Point(op.flops, sum(op.bytes.values()), op.seconds) for op in longest}
