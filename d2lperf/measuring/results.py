@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
@@ -18,7 +18,19 @@ from d2lperf.measuring.defaults import CONFIDENCE, MARGIN
 from d2lperf.measuring.judging import judge
 from d2lperf.measuring.rounds import Rounds, Timed
 from d2lperf.measuring.saved import Saved
-from d2lperf.measuring.verdict import BASELINE, FASTER, NOT_DECIDED, Ratio, widest
+from d2lperf.measuring.verdict import (
+    BASELINE,
+    FASTER,
+    NOT_DECIDED,
+    Interval,
+    Ratio,
+    Verdict,
+    widest,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 
 def _rounds(values: dict) -> Rounds:
@@ -105,13 +117,13 @@ class Measurement(Timed, Shown, Saved):
             )
         return Table([self.name, ""], rows, notes)
 
-    def to_frame(self):
+    def to_frame(self) -> pd.DataFrame:
         """Return a `pandas.DataFrame` with a row for each sample: `name`, `seconds` of one call."""
         import pandas as pd
 
         return pd.DataFrame({"name": self.name, "seconds": self.samples_s}).rename_axis("sample")
 
-    def plot(self, ax=None):
+    def plot(self, ax: Axes | None = None) -> Axes:
         """Draw the samples with their median and quartiles; return the axes."""
         from d2lperf import plotting
 
@@ -127,7 +139,7 @@ class BreakEven:
     calls: float  # 1: `name` leads from the first call on; inf: never
     low: float  # the fewest and the most calls that the interval of the ratio allows
     high: float
-    verdict: str  # on the quiet levels; only "faster" makes a break-even
+    verdict: Verdict  # on the quiet levels; only "faster" makes a break-even
 
     def __repr__(self) -> str:
         found = f"after {self.calls:,.0f} calls [{self.low:,.0f}, {self.high:,.0f}]"
@@ -264,7 +276,7 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
             *(f"note: {note}" for note in self.notes),
         ]
 
-    def to_frame(self):
+    def to_frame(self) -> pd.DataFrame:
         """Return a `pandas.DataFrame` with one row for each function, indexed by name.
 
         Times are in seconds for one call; `ratio`, `low` and `high` are relative to the baseline.
@@ -281,16 +293,28 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
         columns = [*times, *same, "samples"]
         return pd.DataFrame.from_dict(rows, "index", columns=columns).rename_axis("name")
 
-    def plot(self, ax: Any = None, *, kind: str = "times") -> Any:
-        """Draw all samples, or with kind="ratios" the intervals of the ratios; return the axes."""
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        kind: Literal["times", "ratios"] = "times",
+        palette: Mapping[str, str] | None = None,
+    ) -> Axes:
+        """Draw all samples, or with kind="ratios" the intervals of the ratios; return the axes.
+
+        palette: colours of some functions, as `plotting.distributions` takes them. In "ratios" a
+        colour tells the verdict, so there it is a ValueError.
+        """
         from d2lperf import plotting
 
         if kind == "times":
-            return plotting.distributions(self.rounds.samples_s, ax=ax)
+            return plotting.distributions(self.rounds.samples_s, palette=palette, ax=ax)
         if kind != "ratios":
             raise ValueError(f"kind must be 'times' or 'ratios', but got {kind!r}.")
+        if palette is not None:
+            raise ValueError("with kind='ratios' the colours are those of the verdicts: no palette")
         found = [f for f in self.values() if f.verdict != BASELINE]
-        ratios = {f.name: (f.ratio, f.low, f.high) for f in found}
+        ratios = {f.name: Interval(f.ratio, f.low, f.high) for f in found}
         words, xlabel = {f.name: f.statement for f in found}, f"time relative to {self.baseline}"
         return plotting.intervals(ratios, margin=self.margin, verdicts=words, xlabel=xlabel, ax=ax)
 
@@ -404,7 +428,7 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
         mean, low, high = map(calls, (found.ratio, found.low, found.high))
         return BreakEven(name, other, mean, low, high, found.verdict)
 
-    def against(self, earlier: Comparison) -> Any:
+    def against(self, earlier: Comparison) -> pd.DataFrame:
         """Compare this run with an earlier one, such as before an update: what has changed?
 
         Times of two days cannot be compared, because the machine's speed differs; times relative

@@ -8,6 +8,7 @@ from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 
 from d2lperf._version import __version__
@@ -20,13 +21,17 @@ def encoded(value: Any) -> Any:
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, torch.Tensor):
         return {"tensor": value.tolist(), **encoded(value.dtype)}
+    if isinstance(value, np.ndarray):
+        return {"array": value.tolist(), "dtype": str(value.dtype)}
     if isinstance(value, tuple):
         return {"tuple": [encoded(part) for part in value]}
     if isinstance(value, list):
         return [encoded(part) for part in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    return value.item() if hasattr(value, "item") else str(value)
+    # A number of another library has no dimensions; types of numbers, too, have the method.
+    is_number = hasattr(value, "item") and getattr(value, "ndim", None) == 0
+    return value.item() if is_number else str(value)
 
 
 def decoded(value: Any) -> Any:
@@ -37,6 +42,8 @@ def decoded(value: Any) -> Any:
         return value
     if "tensor" in value:
         return torch.tensor(value["tensor"], dtype=getattr(torch, value["dtype"]))
+    if "array" in value:
+        return np.array(value["array"], dtype=value["dtype"])
     if "tuple" in value:
         return tuple(decoded(part) for part in value["tuple"])
     return getattr(torch, value["dtype"])

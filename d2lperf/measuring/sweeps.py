@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import torch
 
 from d2lperf.formats import Shown, Table, format_estimate, format_value
 from d2lperf.measuring.results import Comparison
 from d2lperf.measuring.saved import Saved, decoded, encoded
 from d2lperf.measuring.verdict import BASELINE, Ratio
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True, repr=False)
@@ -85,7 +90,7 @@ class Sweep(Shown, Saved):
             reasons += [f"{line} ({self.label} {shown})" for line in table.footer[2:]]
         return Table(header, rows, footer + reasons, right=(0, 2))
 
-    def to_frame(self):
+    def to_frame(self) -> pd.DataFrame:
         """Return a `pandas.DataFrame` with a row for each value and function.
 
         The columns are those of `Comparison.to_frame`; the index has the value and the name.
@@ -139,8 +144,11 @@ class Sweep(Shown, Saved):
             raise ValueError(f"name the function whose crossing is meant, one of {others}.")
         return others[0]
 
-    def plot(self, ax=None):
-        """Draw each function's time relative to the baseline, with its intervals, as a curve."""
+    def plot(self, ax: Axes | None = None, *, palette: Mapping[str, str] | None = None) -> Axes:
+        """Draw each function's time relative to the baseline, with its intervals, as a curve.
+
+        palette: colours of some functions, as `plotting.lines` takes them.
+        """
         from d2lperf import plotting
 
         if not self.comparisons:
@@ -162,6 +170,7 @@ class Sweep(Shown, Saved):
             xlabel=self.label,
             ylabel=f"time relative to {self.comparisons[0].baseline}",
             log=log,
+            palette=palette,
             ax=ax,
         )
         ax.axhline(1, color=plotting.COLOURS["black"], lw=1, zorder=1)
@@ -177,10 +186,13 @@ def _is_number(value: Any) -> bool:
 
 
 def _same(there: Any, asked: Any) -> bool:
-    """Whether two values of a sweep are the same; a tensor has no truth value of its own."""
-    if isinstance(there, torch.Tensor) or isinstance(asked, torch.Tensor):
-        both = isinstance(there, torch.Tensor) and isinstance(asked, torch.Tensor)
-        return both and torch.equal(there, asked)
+    """Whether two values of a sweep are the same; arrays are compared as wholes."""
+    kinds: list[tuple[type, Callable]] = [(torch.Tensor, torch.equal), (np.ndarray, np.array_equal)]
+    for kind, equal in kinds:
+        if isinstance(there, kind) or isinstance(asked, kind):
+            return isinstance(there, kind) and isinstance(asked, kind) and equal(there, asked)
+    if isinstance(there, tuple) and isinstance(asked, tuple):
+        return len(there) == len(asked) and all(map(_same, there, asked))
     return bool(there == asked)
 
 

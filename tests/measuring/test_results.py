@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 import matplotlib
+import numpy as np
 import pytest
 import torch
 from comparisons import made
@@ -21,7 +22,7 @@ from d2lperf.measuring.judging import judge
 from d2lperf.measuring.results import Comparison, Measurement
 from d2lperf.measuring.rounds import Rounds
 from d2lperf.measuring.sweeps import Sweep
-from d2lperf.plotting import colour_of
+from d2lperf.plotting import COLOURS, colour_of
 
 
 @pytest.fixture
@@ -221,6 +222,16 @@ def test_the_figure_has_the_colour_of_the_verdict(three):
     assert colour_of("faster") in colours_in(three.plot(kind="ratios"))
     refused = dataclasses.replace(three, refusal="they disturb each other")
     assert not {colour_of("faster"), colour_of("slower")} & colours_in(refused.plot(kind="ratios"))
+
+
+def test_colours_may_be_chosen_by_name(three):
+    """What a name gets otherwise depends on the figures before."""
+    times = three.plot(palette={"eager": "purple"})
+    chosen = {to_hex(dots.get_facecolor()[0]).upper() for dots in times.collections}
+    assert COLOURS["purple"] in chosen
+    assert COLOURS["purple"] in colours_in(sizes().plot(palette={"fused": "purple"}))
+    with pytest.raises(ValueError, match="colours are those of the verdicts"):
+        three.plot(kind="ratios", palette={"eager": "purple"})
 
 
 # ------------------------------------------------------------------------------- one function
@@ -525,10 +536,12 @@ def test_a_sweep_as_a_frame():
         [torch.float32, torch.bfloat16],
         [torch.tensor([1, 2]), torch.tensor([[0.5], [1.0]])],
         [("a", (1, torch.int8)), None],
+        [np.array([1, 2]), np.array([[0.5], [1.0]], dtype=np.float32)],
+        [(np.array([1.0, 2.0]), 3), np.array(3.5)],
     ],
 )
 def test_values_of_any_kind_survive_the_file(path, values):
-    """Pairs and dtypes raised KeyError after `load`; a tensor of two elements crashed `save`."""
+    """Pairs and dtypes raised KeyError after `load`; two elements in one value crashed `save`."""
     found = Sweep("kind", values, [*sizes()][:2])
     back = read_back(found, path)
     for value, run in zip(values, found):
@@ -536,6 +549,12 @@ def test_values_of_any_kind_survive_the_file(path, values):
     assert str(back.values) == str([tuple(v) if isinstance(v, tuple) else v for v in values])
     with pytest.raises(KeyError, match="no kind 3"):
         back[3]
+
+
+def test_numbers_and_types_of_numpy_are_saved(path):
+    """A type has the method `item`, too, which it cannot call."""
+    back = read_back(Sweep("kind", [np.float32(1.5), np.int8], [*sizes()][:2]), path)
+    assert back.values == [1.5, str(np.int8)]
 
 
 def test_saving_leaves_the_whole_old_file_or_the_whole_new_one(path, monkeypatch):
