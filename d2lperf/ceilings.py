@@ -23,7 +23,7 @@ from d2lperf.formats import Shown, Table, format_value
 from d2lperf.machine import Machine, machine_card
 from d2lperf.measuring import stats
 from d2lperf.measuring.instruments import Instruments, chosen, instruments
-from d2lperf.measuring.sampling import Subject
+from d2lperf.measuring.sampling import Plan, Subject
 from d2lperf.measuring.saved import Saved
 from d2lperf.measuring.undisturbed import undisturbed
 from d2lperf.peak import cpu_peak
@@ -188,12 +188,20 @@ def measure_ceilings(device: torch.device | str | None = None) -> Ceilings:
     return _session[key]
 
 
+class Piece(NamedTuple):
+    """Work with the plan of its turns."""
+
+    subject: Subject
+    work: float  # amount of one call
+    plan: Plan
+
+
 class Pieces:
     """Work that is measured: name, amount and function, each with the plan of its turns."""
 
     def __init__(self, given: Instruments):
         self._given = given
-        self._planned: list[Any] = []
+        self._planned: list[Piece] = []
         self.samples: dict[str, list[float]] = {}
 
     def add(self, name: str, work: float, call: Callable[[], Any]) -> float:
@@ -204,7 +212,7 @@ class Pieces:
         if call_s < 4 * SLOWEST_S:
             call_s = subject.warm_up(0.1)
         if call_s < SLOWEST_S or name not in DTYPES[1:]:
-            self._planned.append((subject, work, subject.plan(call_s)))
+            self._planned.append(Piece(subject, work, subject.plan(call_s)))
         return call_s
 
     def sample(self, began: float, show: Callable[[float], Any]) -> None:

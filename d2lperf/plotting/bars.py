@@ -1,11 +1,27 @@
 """Horizontal bars with their values."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
 from d2lperf.formats import format_value
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import colours_of
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def bars(values, *, xlabel="", unit="", predicted=None, palette=None, ax=None):
+
+def bars(
+    values: Mapping[str, float],
+    *,
+    xlabel: str = "",
+    unit: str = "",
+    predicted: Mapping[str, float] | None = None,
+    palette: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw a horizontal bar for each value, with the value beside it; return the axes.
 
     Args:

@@ -1,12 +1,20 @@
 """The book's `plot` and `set_figsize`."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import COLOURS
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def set_figsize(figsize=(3.5, 2.5)):
+
+def set_figsize(figsize: tuple[float, float] = (3.5, 2.5)) -> None:
     """Set width and height of the next figures, in inches; Jupyter's image format stays."""
     from matplotlib import pyplot as plt
 
@@ -14,19 +22,19 @@ def set_figsize(figsize=(3.5, 2.5)):
 
 
 def plot(
-    X,
-    Y=None,
-    xlabel=None,
-    ylabel=None,
-    legend=None,
-    xlim=None,
-    ylim=None,
-    xscale="linear",
-    yscale="linear",
-    fmts=("-", "--", "-.", ":"),
-    figsize=(3.5, 2.5),
-    axes=None,
-):
+    X: Any,
+    Y: Any = None,
+    xlabel: str | None = None,
+    ylabel: str | None = None,
+    legend: Sequence[str] | None = None,
+    xlim: Sequence[float] | None = None,
+    ylim: Sequence[float] | None = None,
+    xscale: str = "linear",
+    yscale: str = "linear",
+    fmts: Sequence[str] | None = ("-", "--", "-.", ":"),
+    figsize: tuple[float, float] = (3.5, 2.5),
+    axes: Axes | None = None,
+) -> Axes:
     """Draw lines like the book's ``d2l.plot``, into the current axes by default; return the axes.
 
     Unlike the book's, it takes tensors of any device, draws all lines even where there are more of
@@ -55,7 +63,7 @@ def plot(
     return axes
 
 
-def _rows(values):
+def _rows(values: Any) -> list[np.ndarray]:
     """One array for each line, from a sequence of numbers or a sequence of sequences."""
     rows = [style.to_array(row) for row in values]
     return rows if rows and rows[0].ndim else [np.array(rows)]

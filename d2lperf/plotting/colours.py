@@ -3,8 +3,11 @@
 Source of the palette: M. Okabe and K. Ito, *Color Universal Design*, 2008 (without its yellow).
 """
 
+from __future__ import annotations
+
 import re
 import zlib
+from collections.abc import Iterable, Mapping
 
 # In the order in which ranks and devices take them, with the words that have them.
 _TABLE = {
@@ -27,7 +30,7 @@ _COUNTED = re.compile(r"(?:rank|device|worker|stage|gpu|stream|server|cuda|threa
 _chosen: dict[str, str] = {}  # what other names got in this session
 
 
-def colour_of(name):
+def colour_of(name: str) -> str:
     """Return the colour of a name, whatever its capitals.
 
     Known words ("eager", "all-reduce") have fixed colours; counted things ("rank 1", "cuda:1")
@@ -39,7 +42,7 @@ def colour_of(name):
     return colours_of([name])[str(name)]
 
 
-def colours_of(names, palette=None):
+def colours_of(names: Iterable[str], palette: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return a colour for each name of one figure; they differ as long as there are enough.
 
     Args:
@@ -49,8 +52,9 @@ def colours_of(names, palette=None):
     """
     keys = {str(name): _key(name) for name in names}
     given = {_key(name): COLOURS.get(c, c) for name, c in (palette or {}).items()}
-    found = {key: given.get(key) or _fixed(key) for key in keys.values()}
-    unknown = [key for key in found if found[key] is None]
+    known = {key: given.get(key) or _fixed(key) for key in keys.values()}
+    found = {key: colour for key, colour in known.items() if colour is not None}
+    unknown = [key for key in known if key not in found]
     # Names that had a colour before choose first, so that they keep it.
     for key in sorted(unknown, key=lambda key: key not in _chosen):
         first = zlib.crc32(key.encode("utf-8", "replace")) % len(_PALETTE)
@@ -62,11 +66,11 @@ def colours_of(names, palette=None):
     return {name: found[key] for name, key in keys.items()}
 
 
-def _key(name):
+def _key(name: object) -> str:
     return str(name).strip().lower()
 
 
-def _fixed(key):
+def _fixed(key: str) -> str | None:
     """The colour of a known word or of a counted thing; None for another name."""
     counted = _COUNTED.fullmatch(key)
     if counted:

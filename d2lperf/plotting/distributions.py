@@ -1,13 +1,26 @@
 """Samples as points, with median and quartiles."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from d2lperf.formats import format_value
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import GREY, colours_of
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def distributions(samples, *, palette=None, ax=None):
+
+def distributions(
+    samples: Mapping[str, Any],
+    *,
+    palette: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Show how times spread: each sample a point, a row for each function; return the axes.
 
     The bar goes from the lower to the upper quartile; its tick is the median, written at the

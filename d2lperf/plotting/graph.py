@@ -1,10 +1,24 @@
 """Small graphs of nodes and arrows."""
 
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import COLOURS
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def graph(nodes, edges, *, highlight=(), ax=None):
+
+def graph(
+    nodes: Sequence[str],
+    edges: Sequence[tuple[str, str]],
+    *,
+    highlight: Collection[str] = (),
+    ax: Axes | None = None,
+) -> Axes:
     """Draw a small directed graph without cycles, from left to right; return the axes.
 
     Each node stands right of those it depends on (networkx's topological generations).

@@ -1,13 +1,29 @@
 """Ratios with their intervals beside a line at 1."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
 from d2lperf.formats import format_ratio, format_value
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import COLOURS, FAINT, GREY, colour_of
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def intervals(ratios, *, margin=0.0, verdicts=None, predicted=None, xlabel="", ax=None):
+
+def intervals(
+    ratios: Mapping[str, tuple[float, float, float]],
+    *,
+    margin: float = 0.0,
+    verdicts: Mapping[str, str] | None = None,
+    predicted: Mapping[str, float] | None = None,
+    xlabel: str = "",
+    ax: Axes | None = None,
+) -> Axes:
     """Show ratios with their intervals beside a line at 1; return the axes.
 
     The colour is that of the verdict: green for "faster", vermillion for "slower", grey for every
@@ -22,17 +38,18 @@ def intervals(ratios, *, margin=0.0, verdicts=None, predicted=None, xlabel="", a
         xlabel: what the ratios are.
         ax: axes to draw into; a new figure by default.
     """
+    predicted = predicted or {}
     texts, colours = [], []
     for name, (ratio, low, high) in ratios.items():
         word = (verdicts or {}).get(name, "")
         text = f"{format_ratio(ratio, low, high)}\n{word}".strip()
-        if name in (predicted or {}):
+        if name in predicted:
             text += f"\n◇ {format_value(predicted[name])} predicted"
         texts.append(text)
         judged = colour_of(word) if word in ("faster", "slower") else GREY
         colours.append(COLOURS["blue"] if verdicts is None else judged)
     band = 1 / (1 + margin), 1 + margin
-    said = {row: predicted[name] for row, name in enumerate(ratios) if name in (predicted or {})}
+    said = {row: predicted[name] for row, name in enumerate(ratios) if name in predicted}
     least = [*band, *said.values()]
     ax = _rows(ratios, texts, colours, least, xlabel, ax)
     style.predictions(ax, list(said), list(said.values()))
@@ -43,7 +60,14 @@ def intervals(ratios, *, margin=0.0, verdicts=None, predicted=None, xlabel="", a
     return ax
 
 
-def _rows(ratios, texts, colours, least, xlabel, ax):
+def _rows(
+    ratios: Mapping[str, tuple[float, float, float]],
+    texts: list[str],
+    colours: list[str],
+    least: list[float],
+    xlabel: str,
+    ax: Axes | None,
+) -> Axes:
     """Draw rows of (ratio, low, high) with a line at 1, and show at least the values `least`."""
     known = np.append([v for row in ratios.values() for v in row if 0 < v < np.inf], least)
     ax = style.row_axes(ax, ratios, xlabel, 0.46)
@@ -54,7 +78,8 @@ def _rows(ratios, texts, colours, least, xlabel, ax):
     style.ticks(ax.xaxis, log)
     ax.axvline(1, color="black", lw=1, zorder=1)
     for i, (ratio, *ends) in enumerate(ratios.values()):
-        shown, row = np.clip(ends, *ax.get_xlim()), {"color": colours[i], "zorder": 3}
+        shown = np.clip(ends, *ax.get_xlim())
+        row: dict[str, Any] = {"color": colours[i], "zorder": 3}
         ax.plot(shown, [i, i], lw=8, alpha=0.45, solid_capstyle="butt", **row)
         ax.plot([ratio], [i], "o", ms=6, **row)
         style.beside(ax, i, texts[i])

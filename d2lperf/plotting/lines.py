@@ -1,26 +1,32 @@
 """Curves with markers."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from itertools import cycle
+from typing import TYPE_CHECKING, Any
 
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import colours_of
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 def lines(
-    x,
-    y,
+    x: Any,
+    y: Any,
     *,
-    xlabel="",
-    ylabel="",
-    log="",
-    yunit="",
-    low=None,
-    high=None,
-    predicted=None,
-    palette=None,
-    ax=None,
-):
+    xlabel: str = "",
+    ylabel: str = "",
+    log: str = "",
+    yunit: str = "",
+    low: Mapping[str, Any] | None = None,
+    high: Mapping[str, Any] | None = None,
+    predicted: Any = None,
+    palette: Mapping[str, str] | None = None,
+    ax: Axes | None = None,
+) -> Axes:
     """Draw curves with a marker at each value, and a legend if they have names; return the axes.
 
     Args:
@@ -55,7 +61,8 @@ def lines(
     style.frame(ax, xlabel, ylabel)
     style.ticks(ax.xaxis, "x" in log)
     if "x" not in log and own.dtype.kind in "iu":
-        ax.xaxis.get_major_locator().set_params(integer=True)
+        locator: Any = ax.xaxis.get_major_locator()
+        locator.set_params(integer=True)
     style.ticks(ax.yaxis, "y" in log, yunit)
     names = list(curves)
     if said:
@@ -66,7 +73,12 @@ def lines(
     return ax
 
 
-def _check(curves, low, high, said):
+def _check(
+    curves: Mapping[str, Any],
+    low: Mapping[str, Any],
+    high: Mapping[str, Any],
+    said: Mapping[str, Any],
+) -> None:
     if not curves:
         raise ValueError("lines needs at least one curve: y has none. Pass {name: values}.")
     if set(low) != set(high):

@@ -1,15 +1,22 @@
 """What all figures share: axes, rows, ticks and texts. Names are never read as mathtext."""
 
+from __future__ import annotations
+
 import sys
+from collections.abc import Collection
 from functools import cache
 from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from d2lperf.plotting.colours import COLOURS, FAINT, SOFT
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
-def axes(ax, width, height):
+
+def axes(ax: Axes | None, width: float, height: float) -> Axes:
     """Return `ax`, or new axes of a size in inches; TypeError if `ax` is something else."""
     from matplotlib import pyplot as plt
 
@@ -49,7 +56,7 @@ def frame(ax, xlabel, ylabel="", grid="both"):
     ax.set_axisbelow(True)
 
 
-def row_axes(ax, names, xlabel, height=0.42):
+def row_axes(ax: Axes | None, names: Collection[str], xlabel: str, height: float = 0.42) -> Axes:
     """Return axes with a row of a height in inches for each name, the first at the top."""
     ax = axes(ax, 7.0, 0.95 + height * len(names))
     frame(ax, xlabel, grid="x")
@@ -108,7 +115,7 @@ def legend(ax, handles, names, **options):
         text.set(text=str(name), parse_math=False)
 
 
-def to_array(values):
+def to_array(values: Any) -> np.ndarray:
     """Return the array of a sequence, or of a tensor of any device, dtype or gradient."""
     if isinstance(values, (list, tuple)):
         return np.array([to_array(value) for value in values])

@@ -1,6 +1,10 @@
 """What each step of an optimisation left of the time."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from textwrap import fill
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -8,20 +12,23 @@ from d2lperf.formats import format_value
 from d2lperf.plotting import style
 from d2lperf.plotting.colours import COLOURS, GREY
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 _WIDTH = 0.62  # of a bar; neighbours are 1 apart
 
 
 def waterfall(
-    labels,
-    values,
-    low=None,
-    high=None,
-    predicted=None,
+    labels: Sequence[str],
+    values: Sequence[float],
+    low: Sequence[float | None] | None = None,
+    high: Sequence[float | None] | None = None,
+    predicted: Sequence[float | None] | None = None,
     *,
-    ylabel="time per step",
-    unit="s",
-    ax=None,
-):
+    ylabel: str = "time per step",
+    unit: str = "s",
+    ax: Axes | None = None,
+) -> Axes:
     """Draw a bar for what is left after each step, in the order of the steps; return the axes.
 
     The pale part above a bar is what this step saved; a dotted line marks the value of the step
@@ -44,8 +51,8 @@ def waterfall(
     height = _column("values", values, len(labels))
     if not labels or not (height >= 0).all():
         raise ValueError(f"waterfall needs at least one step, none of them negative, not {values}")
-    low = _column("low", low, len(labels))
-    high = _column("high", high, len(labels))
+    lower = _column("low", low, len(labels))
+    upper = _column("high", high, len(labels))
     said = _column("predicted", predicted, len(labels))
 
     ax = style.axes(ax, max(4.2, 1.1 + 1.05 * len(labels)), 3.4)
@@ -54,15 +61,15 @@ def waterfall(
     pale = ax.bar(place[1:], saved, _WIDTH, bottom=height[1:], color=COLOURS["blue"], alpha=0.15)
     left, right = place[:-1] - _WIDTH / 2, place[1:] + _WIDTH / 2
     ax.hlines(height[:-1], left, right, color=GREY, lw=1, ls=":", zorder=1)
-    ends = ax.vlines(place, low, high, color="black", lw=1.5, zorder=4)
+    ends = ax.vlines(place, lower, upper, color="black", lw=1.5, zorder=4)
     ends.set_capstyle("butt")
-    ax.plot(np.append(place, place), np.append(low, high), "_", color="black", ms=8, zorder=4)
-    for x, value, end in zip(place, height, high):
+    ax.plot(np.append(place, place), np.append(lower, upper), "_", color="black", ms=8, zorder=4)
+    for x, value, end in zip(place, height, upper):
         top = float(np.fmax(value, end))
         text = format_value(float(value), unit)
         style.note(ax, text, (x, top), (0, 4), ha="center", color="black")
 
-    ax.set_ylim(0, 1.12 * np.nanmax([*height, *high, *said]) or 1)
+    ax.set_ylim(0, 1.12 * np.nanmax([*height, *upper, *said]) or 1)
     ax.set_xlim(-0.6, len(labels) - 0.3)
     style.frame(ax, "", ylabel, grid="y")
     ax.set_xticks(place, [fill(label, 14) for label in labels], parse_math=False)
@@ -75,7 +82,7 @@ def waterfall(
     return ax
 
 
-def _column(name, values, length):
+def _column(name: str, values: Sequence[float | None] | None, length: int) -> np.ndarray:
     """One float for each step; NaN where nothing is known."""
     if values is None:
         return np.full(length, np.nan)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from d2lperf.formats import Shown, Table, format_seconds
 from d2lperf.timeline.intervals import length
 from d2lperf.timeline.lanes import Arranged
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _MOST = 20  # rows that are shown
 
@@ -60,7 +63,7 @@ class Summary(Shown):
             footer.append(f"and {len(self.rows) - _MOST} more: .to_frame() has them all")
         return Table(["name", "lane", "calls", "time", "share"], rows, footer, right=(2, 3, 4))
 
-    def to_frame(self):
+    def to_frame(self) -> pd.DataFrame:
         """Return a `pandas.DataFrame` of all rows; its columns are those of `SummaryRow`."""
         import pandas as pd
 

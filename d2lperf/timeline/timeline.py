@@ -15,13 +15,17 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from d2lperf.files import write_whole
 from d2lperf.formats import format_seconds
 from d2lperf.timeline.intervals import length
 from d2lperf.timeline.lanes import HOST, NOTHING, Arranged, Entry, Interval, arrange
 from d2lperf.timeline.summary import Summary
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 
 class TimelineError(ValueError):
@@ -243,13 +247,13 @@ class Timeline:
         """
         return Summary(self._known())
 
-    def to_frame(self):
+    def to_frame(self) -> pd.DataFrame:
         """Return a `pandas.DataFrame` with a row for each span; its columns are those of `Span`."""
         import pandas as pd
 
         return pd.DataFrame(self.spans, columns=list(Span._fields))
 
-    def busy_frame(self):
+    def busy_frame(self) -> pd.DataFrame:
         """Return a `pandas.DataFrame` with a row for each lane; nested spans are not counted twice.
 
         Columns: `lane`, `device`, `spans` (how many), `busy_s`, `busy_fraction`.
@@ -265,13 +269,13 @@ class Timeline:
 
     def plot(
         self,
-        ax: Any = None,
+        ax: Axes | None = None,
         *,
         depth: int | None = 1,
-        lanes: Any = None,
+        lanes: Iterable[str] | None = None,
         length_s: float | None = None,
         palette: Mapping[str, str] | None = None,
-    ) -> Any:
+    ) -> Axes:
         """Draw a row for each lane, with a bar for each span; return the axes.
 
         Args:
@@ -296,7 +300,7 @@ class Timeline:
         short = {name: _short(name) for name in {row.name for row in found.rows}}
         return plotting.gantt(
             [
-                (short[name], (start - zero) / 1e9, (end - start) / 1e9, lane, level)
+                plotting.Bar(short[name], (start - zero) / 1e9, (end - start) / 1e9, lane, level)
                 for name, start, end, lane, level in found.rows
                 if depth is None or level < depth
             ],
