@@ -1,7 +1,11 @@
 """`python -m d2lperf explain script.py --step train_step`: its report, and its errors."""
 
+import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
+from textwrap import indent
 
 import pytest
 import torch
@@ -10,6 +14,7 @@ from d2lperf import Ceilings, explain
 from d2lperf.__main__ import main, summary
 from d2lperf.explaining.script import ScriptError, step_of
 
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 MADE = Ceilings({"float32": 1e11}, {"triad": 2e10}, 2e-6, functions=1e9)
 SCRIPT = """
 import sys
@@ -80,6 +85,23 @@ def test_the_report(script, capsys, monkeypatch):
     assert "a step" not in out
 
 
+@pytest.mark.parametrize("name", ["train_slow", "train_fast"])
+def test_the_report_of_the_courses_scripts(tmp_path, capsys, monkeypatch, name):
+    """They run as they are, but with a smaller model: bfloat16 is slow without units for it."""
+    sizes = "STEPS, BATCH, CONTEXT, WIDTH, HEADS, LAYERS = "
+    text = (NOTEBOOKS / f"{name}.py").read_text(encoding="utf-8")
+    small = tmp_path / f"{name}.py"
+    small.write_text(re.sub(f"{sizes}.*", f"{sizes}300, 2, 8, 32, 2, 1", text), encoding="utf-8")
+    ceilings = Ceilings({"float32": 1e11, "bfloat16": 1e11}, {"triad": 2e10}, 2e-6, functions=1e9)
+    explaining = sys.modules["d2lperf.explaining.explain"]
+    monkeypatch.setattr(explaining, "measure_ceilings", lambda device: ceilings)
+    assert main(["explain", str(small), "--step", "train_step"]) == 0
+    out = capsys.readouterr().out
+    for words in ("one call of train_step: ", "waiting, ", "limit: ", "put back: ", "AdamW"):
+        assert words in out
+    assert "spread of activations" not in out
+
+
 def test_a_report_for_an_accelerator(script, capsys):
     command = ["explain", str(script), "--step", "train_step", "--device", "H100 SXM", "--", "5"]
     assert main(command) == 0
@@ -92,12 +114,82 @@ def test_a_report_for_an_accelerator(script, capsys):
         ("trainstep", ["2"], "no such function at its top level.*Did you mean 'train_step'"),
         ("nested", ["2"], "defined inside another function. Move it"),
         ("train_step", [], "raised IndexError before train_step was called twice"),
-        ("train_step", ["0"], "train_step needs 2 arguments, and train.py ended without calling"),
+        ("train_step", ["0"], "train_step needs 3 arguments, and train.py ended without calling"),
     ],
 )
 def test_errors_say_what_to_do(script, step, arguments, words):
     with pytest.raises(ScriptError, match=words):
         step_of(script, step, arguments)
+
+
+DECORATED = """
+import functools
+import torch
+
+
+def plain(function):
+    def inner(*args, **kwargs):
+        return function(*args, **kwargs)
+
+    return inner
+
+
+def wrapping(function):
+    return functools.wraps(function)(plain(function))
+
+
+{}
+
+seen = []
+for i in range(3):
+    train_step(torch.ones(2), scale=i)
+"""
+STEP = """\
+def train_step(x, scale=1):
+    seen.append((x, scale, torch.is_grad_enabled()))
+"""
+INNER = indent(STEP, "    ")
+METHOD = INNER.replace("(x, scale=", "(self, x, scale=")
+FORMS = {
+    "no_grad": ("@torch.no_grad()\n" + STEP, False),
+    "two decorators": ("@wrapping\n@torch.no_grad()\n" + STEP, False),
+    "functools.wraps": ("@wrapping\n" + STEP, True),
+    "no functools.wraps": ("@plain\n" + STEP, True),
+    "compiled": ("@torch.compile(backend='eager')\n" + STEP, True),
+    "a closure": (f"def make():\n{INNER}\n    return train_step\ntrain_step = make()", True),
+    "a bound method": (f"class Trainer:\n{METHOD}\ntrain_step = Trainer().train_step", True),
+}
+
+
+@pytest.mark.parametrize("defined, gradients", FORMS.values(), ids=FORMS)
+def test_a_decorated_step_is_called_as_the_script_calls_it(tmp_path, defined, gradients):
+    path = tmp_path / "train.py"
+    path.write_text(DECORATED.format(defined))
+    step = step_of(path, "train_step", [])
+    assert torch.is_grad_enabled()
+    step()
+    seen = inspect.unwrap(step.func).__globals__["seen"]
+    ((x, *rest), *more) = seen[1:]
+    assert (x.tolist(), rest, more) == ([1.0, 1.0], [1, gradients], [])
+
+
+@pytest.mark.parametrize("name", ["train_step", "Trainer.train_step"])
+def test_a_method_is_told_from_a_nested_function(tmp_path, name):
+    path = tmp_path / "train.py"
+    path.write_text(
+        "class Trainer:\n    def train_step(self):\n        pass\n\n\n"
+        "trainer = Trainer()\nfor _ in range(3):\n    trainer.train_step()\n"
+    )
+    words = rf"{name} was asked for, but in train\.py it is a method of Trainer\. Add a function"
+    with pytest.raises(ScriptError, match=words):
+        step_of(path, name, [])
+
+
+def test_a_decorated_step_that_is_not_called_has_its_own_arguments(tmp_path):
+    path = tmp_path / "train.py"
+    path.write_text("import torch\n\n\n@torch.no_grad()\ndef step(a, *, b, c=1):\n    pass\n")
+    with pytest.raises(ScriptError, match=r"step needs 2 arguments, and train\.py ended without"):
+        step_of(path, "step", [])
 
 
 def test_a_script_that_ends_without_a_call(tmp_path):

@@ -6,6 +6,7 @@ the step can be called on with the same arguments.
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
 import runpy
@@ -93,8 +94,9 @@ class _Stopper:
 
     def __init__(self, file: str, name: str):
         self.file, self.name, self.calls = file, name, 0
-        self.nested = False  # a function of this name inside another one was called
+        self.module: CodeType | None = None
         self.top_level: dict[str, Any] = {}  # names at the script's top level
+        self.lines: set[int] = set()  # where functions of this name begin there
 
     def look(self, frame: FrameType, event: str, argument: Any) -> None:
         """What `sys.setprofile` calls."""
@@ -102,24 +104,51 @@ class _Stopper:
         if event != "call" or code.co_filename != self.file:
             return
         if code.co_name == "<module>":
-            self.top_level = frame.f_globals
-        if code.co_name != self.name:
+            self.module, self.top_level = code, frame.f_globals
+            self.lines = {inner.co_firstlineno for inner in _functions(code, self.name)}
+        if code.co_name != self.name or not self.is_step(frame):
             return
-        function: Any = frame.f_globals.get(self.name)
-        if getattr(function, "__code__", None) is not code:
-            self.nested = True
-            return
+        function = frame.f_globals[self.name]  # as the script calls it: with its decorators
+        given = _positional(code, frame)[1 if inspect.ismethod(function) else 0 :]
         self.calls += 1
-        self.last = partial(function, *_positional(code, frame), **_named(code, frame))
+        self.last = partial(function, *given, **_named(code, frame))
         if self.calls == CALLS:
             sys.setprofile(None)
             raise _Reached(self.last)
+
+    def is_step(self, frame: FrameType) -> bool:
+        """Whether a function of this name is what the top level knows by it, without decorators.
+
+        Lines are compared: torch.compile makes other code of the same line. A decorator without
+        functools.wraps does not say what it decorates; that stands at the top level.
+        """
+        known = frame.f_globals.get(self.name)
+        if not callable(known):
+            return False
+        inner = getattr(inspect.unwrap(known), "__code__", None)
+        lines = {*self.lines, inner.co_firstlineno} if inner else self.lines
+        return frame.f_code.co_firstlineno in lines
+
+
+def _functions(outer: CodeType, name: str) -> list[CodeType]:
+    """The functions of a name that are defined directly in a module, a class or a function."""
+    inner = [code for code in outer.co_consts if isinstance(code, CodeType)]
+    return [code for code in inner if code.co_name == name]
+
+
+def _around(outer: CodeType, name: str) -> CodeType | None:
+    """The class or the function in which a function of a name is defined, None for no such one."""
+    for inner in (code for code in outer.co_consts if isinstance(code, CodeType)):
+        found = inner if _functions(inner, name) else _around(inner, name)
+        if found:
+            return found
+    return None
 
 
 def _positional(code: CodeType, frame: FrameType) -> list[Any]:
     """The positional arguments of a call that has just begun."""
     given = [frame.f_locals[name] for name in code.co_varnames[: code.co_argcount]]
-    if code.co_flags & _VARARGS:
+    if code.co_flags & inspect.CO_VARARGS:
         given += frame.f_locals[code.co_varnames[code.co_argcount + code.co_kwonlyargcount]]
     return given
 
@@ -128,13 +157,10 @@ def _named(code: CodeType, frame: FrameType) -> dict[str, Any]:
     """The arguments of a call that are given by name only."""
     count, only = code.co_argcount, code.co_kwonlyargcount
     given = {name: frame.f_locals[name] for name in code.co_varnames[count : count + only]}
-    if code.co_flags & _VARKEYWORDS:
-        at = count + only + (1 if code.co_flags & _VARARGS else 0)
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        at = count + only + (1 if code.co_flags & inspect.CO_VARARGS else 0)
         given |= frame.f_locals[code.co_varnames[at]]
     return given
-
-
-_VARARGS, _VARKEYWORDS = 4, 8  # inspect.CO_VARARGS and CO_VARKEYWORDS
 
 
 def _ended(path: Path, name: str, code: Any, arguments: list[str]) -> str:
@@ -151,13 +177,12 @@ def _uncalled(path: Path, name: str, found: dict, stopper: _Stopper) -> Callable
     """The step of a script that has ended without a second call of it."""
     if stopper.calls:
         return stopper.last
-    if stopper.nested:
-        raise ScriptError(
-            f"{name} was asked for, but in {path.name} it is defined inside another function. Move "
-            "it to the top level of the file."
-        )
     step = found.get(name)
     if not callable(step):
+        method = name.rpartition(".")[2]  # of Trainer.train_step
+        around = _around(stopper.module, method) if stopper.module else None
+        if around:
+            raise ScriptError(f"{name} was asked for, but in {path.name} {_inside(around, method)}")
         functions = [n for n, v in found.items() if getattr(v, "__module__", "") == "__main__"]
         close = get_close_matches(name, functions, n=1)
         advice = f" Did you mean {close[0]!r}?" if close else ""
@@ -166,14 +191,34 @@ def _uncalled(path: Path, name: str, found: dict, stopper: _Stopper) -> Callable
             f"the function {name} was asked for, but {path.name} has no such function at its top "
             f"level. It has: {known}.{advice}"
         )
-    code = getattr(step, "__code__", None)
-    needed = code.co_argcount - len(step.__defaults__ or ()) if code else 0
+    needed = _needed(step)
     if needed:
         raise ScriptError(
             f"{name} needs {needed} arguments, and {path.name} ended without calling it. Let the "
             "script call it twice, as it does in training."
         )
     return step
+
+
+def _inside(around: CodeType, name: str) -> str:
+    """What to say of a function that is defined in a class or in another function."""
+    if around.co_flags & inspect.CO_OPTIMIZED:  # the body of a function, not that of a class
+        return "it is defined inside another function. Move it to the top level of the file."
+    return (
+        f"it is a method of {around.co_name}. Add a function at the top level of the file that "
+        f"calls it, such as: def one_step(trainer, batch): return trainer.{name}(batch). Let the "
+        "script call that function, and give its name to --step."
+    )
+
+
+def _needed(step: Callable) -> int:
+    """How many arguments a function cannot do without; 0 where Python does not know."""
+    try:
+        parameters = inspect.signature(step).parameters.values()
+    except (TypeError, ValueError):  # some functions of C
+        return 0
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return sum(p.default is p.empty and p.kind not in optional for p in parameters)
 
 
 @contextmanager
