@@ -162,7 +162,7 @@ def check_best_rates(best_rates: Callable) -> Feedback:
     """Check a search for the best learning rate for each number of devices.
 
     Args:
-        best_rates: function of train, the numbers of devices, the rates and b that returns a
+        best_rates: function of score, the numbers of devices, the rates and b that returns a
             dictionary from the number of devices to the best rate.
     """
     rates = [0.8, 0.1, 0.4, 0.2, 1.6]
