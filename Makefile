@@ -52,11 +52,12 @@ define environment
 @touch "$(1)/.unfinished"
 endef
 
-# $(call install,folder,its python,what): where pip itself gives up, what is there can be used.
+# $(call install,folder,its python,what): where pip itself gives up, what is there can be used; where
+# it is killed (a status above 128), it cannot.
 define install
 @echo "pip install $(3)"; trap 'exit 130' INT TERM; \
   "$(2)" -m pip install --quiet $(3) || { \
-  rm -f "$(1)/.unfinished"; \
+  [ $$? -gt 128 ] || rm -f "$(1)/.unfinished"; \
   echo "pip could not install what d2lperf needs into $(1); its last lines say why." >&2; \
   echo "Without a network: connect and call make again, which goes on from here, or let pip take" >&2; \
   echo "wheels from a folder: PIP_NO_INDEX=1 PIP_FIND_LINKS=FOLDER make $(MAKECMDGOALS)" >&2; exit 1; }

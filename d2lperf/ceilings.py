@@ -247,7 +247,7 @@ def _measured_on(device: torch.device, given: Instruments) -> Ceilings:
         _add_transfers(device, pieces.add, notes)
         _add_tiny(device, pieces.add)
         pieces.sample(began, lambda spent_s: bar.update(spent_s - bar.n))
-        bar.total = bar.n  # as in progress.py
+        bar.total = bar.n  # as in progress.py, so that no red bar is left
     samples = pieces.samples
     best = {name: max(rates) for name, rates in samples.items()}
     if best.get("cache", best["triad"]) < best["triad"]:

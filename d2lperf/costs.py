@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 __all__ = [
     "Held",
-    "Messages",
+    "Traffic",
     "WorkTimes",
-    "all_reduce_messages",
     "all_reduce_s",
+    "all_reduce_traffic",
     "communication_share",
     "pipeline_idle",
     "training_bytes",
@@ -153,7 +153,7 @@ def training_bytes(
 # ----------------------------------------------------------------- what does communication cost?
 
 
-class Messages(NamedTuple):
+class Traffic(NamedTuple):
     """What an all-reduce sends.
 
     Attributes:
@@ -167,7 +167,7 @@ class Messages(NamedTuple):
     share: float
 
 
-def all_reduce_messages(way: str, workers: int) -> Messages:
+def all_reduce_traffic(way: str, workers: int) -> Traffic:
     """Return what an all-reduce sends (notebook 09, section 4).
 
     Args:
@@ -178,15 +178,15 @@ def all_reduce_messages(way: str, workers: int) -> Messages:
     Raises:
         ValueError: the way is unknown.
 
-    >>> all_reduce_messages("ring", 4)
-    Messages(chain=6, messages=6, share=1.5)
+    >>> all_reduce_traffic("ring", 4)
+    Traffic(chain=6, messages=6, share=1.5)
     """
     turns, levels = 2 * (workers - 1), 2 * math.ceil(math.log2(workers))
     found = {
-        "one server": Messages(2, turns, turns),
-        "every worker serves": Messages(2, turns, turns / workers),
-        "ring": Messages(turns, turns, turns / workers),
-        "halving and doubling": Messages(levels, levels, turns / workers),
+        "one server": Traffic(2, turns, turns),
+        "every worker serves": Traffic(2, turns, turns / workers),
+        "ring": Traffic(turns, turns, turns / workers),
+        "halving and doubling": Traffic(levels, levels, turns / workers),
     }
     if way not in found:
         raise ValueError(f"unknown way {way!r}; there are {', '.join(found)}")
@@ -205,10 +205,10 @@ def all_reduce_s(
     """Return the seconds of an all-reduce (notebook 09, section 4).
 
     Args:
-        way: as in `all_reduce_messages`.
+        way: as in `all_reduce_traffic`.
         workers: how many add up their data, each with a link of its own.
         nbytes: bytes of the data of each worker.
-        latency_s: seconds that a message is under way. Messages that do not wait for each other
+        latency_s: seconds that a message is under way. Traffic that do not wait for each other
             are under way at the same time.
         message_s: seconds that a message occupies its link, however small it is.
         bytes_per_s: bandwidth of a link in each direction.
@@ -216,7 +216,7 @@ def all_reduce_s(
     >>> all_reduce_s("ring", 4, 100e6, latency_s=0, message_s=0, bytes_per_s=10e9)
     0.015
     """
-    chain, messages, share = all_reduce_messages(way, workers)
+    chain, messages, share = all_reduce_traffic(way, workers)
     return chain * latency_s + messages * message_s + share * nbytes / bytes_per_s
 
 

@@ -44,7 +44,6 @@ def progress_bar(seconds: float, asked: bool | None = None) -> Iterator[Callable
         yield show
     finally:
         if bar is not None:
-            bar.total = (
-                bar.n
-            )  # tqdm leaves a red bar in a notebook where it sees less than the total
+            # tqdm leaves a red bar in a notebook where it sees less than the total.
+            bar.total = bar.n
             bar.close()

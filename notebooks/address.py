@@ -49,7 +49,7 @@ FILES = {"pyproject.toml": in_pyproject, "CITATION.cff": in_citation, "README.md
 
 
 def main(arguments: list[str]) -> int:
-    """Write the address everywhere; return 0, or 1 where a notebook could not be stamped."""
+    """Write the address; return 1 if a notebook could not be stamped, 2 for a bad name."""
     (name,) = arguments
     if name and (not NAME.fullmatch(name) or name.endswith(".git")):
         print(

@@ -161,7 +161,8 @@ def badge(notebook, path: Path):
     notebook.cells = [c for c in notebook.cells if "badge" not in tags(c)]
     ours = HERE in path.parents and path.parent.name != "frameworks"
     if ours and REPOSITORY.startswith(GITHUB):
-        file = f"{REPOSITORY.replace(GITHUB, 'github/')}/blob/main/{path.relative_to(HERE.parent)}"
+        place = path.relative_to(HERE.parent).as_posix()
+        file = f"{REPOSITORY.replace(GITHUB, 'github/')}/blob/main/{place}"
         link = f"[![Open in Colab]({COLAB}assets/colab-badge.svg)]({COLAB}{file})"
         # The web page has its own launch links: MyST-NB leaves out a cell tagged remove-cell.
         cell = nbformat.v4.new_markdown_cell(link, metadata={"tags": ["badge", "remove-cell"]})

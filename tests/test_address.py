@@ -31,17 +31,22 @@ def tree(tmp_path_factory):
     return root
 
 
+def files_of(root):
+    return [p for p in root.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+
+
 def stamped(root, repo):
     """Stamp the copy; returns its files, and when each was written."""
     script = str(root / "notebooks" / "address.py")
     run = run_fresh(f"import runpy; runpy.run_path({script!r})['main']([{repo!r}])")
     assert run.returncode == 0, run.stderr
-    files = [p for p in root.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
-    return {str(p.relative_to(root)): (p.read_bytes(), p.stat().st_mtime_ns) for p in files}
+    return {
+        str(p.relative_to(root)): (p.read_bytes(), p.stat().st_mtime_ns) for p in files_of(root)
+    }
 
 
 def test_stamping_is_undone_byte_for_byte_and_repeating_it_writes_nothing(tree):
-    committed = {str(p.relative_to(tree)): p.read_bytes() for p in tree.rglob("*") if p.is_file()}
+    committed = {str(p.relative_to(tree)): p.read_bytes() for p in files_of(tree)}
     without = {name: content for name, (content, _) in stamped(tree, "").items()}
     fork = stamped(tree, "ada-l/engine.2")
     assert stamped(tree, "ada-l/engine.2") == fork

@@ -7,8 +7,8 @@ import pytest
 from d2lperf import Roofline
 from d2lperf.ceilings import Ceilings
 from d2lperf.costs import (
-    all_reduce_messages,
     all_reduce_s,
+    all_reduce_traffic,
     communication_share,
     pipeline_idle,
     training_bytes,
@@ -64,15 +64,15 @@ def test_unknown_choices_are_named(wrong):
 @pytest.mark.parametrize("n", [2, 3, 4, 7, 8, 64])
 def test_every_way_of_two_is_the_same_and_none_sends_less_than_possible(n):
     for way in WAYS:
-        chain, messages, share = all_reduce_messages(way, n)
+        chain, messages, share = all_reduce_traffic(way, n)
         assert messages >= chain >= 2
         assert messages >= 2 * math.log2(n)
         assert share >= 2 * (n - 1) / n
         seconds = all_reduce_s(way, n, 1e6, latency_s=1e-4, message_s=1e-5, bytes_per_s=1e9)
         assert seconds == pytest.approx(chain * 1e-4 + messages * 1e-5 + share * 1e-3)
-    assert all_reduce_messages("ring", 2) == all_reduce_messages("halving and doubling", 2)
+    assert all_reduce_traffic("ring", 2) == all_reduce_traffic("halving and doubling", 2)
     with pytest.raises(ValueError, match="'star'"):
-        all_reduce_messages("star", n)
+        all_reduce_traffic("star", n)
 
 
 def test_a_ring_loses_by_its_latency_and_wins_by_its_bytes():

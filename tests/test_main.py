@@ -157,6 +157,10 @@ FORMS = {
     "no functools.wraps": ("@plain\n" + STEP, True),
     "compiled": ("@torch.compile(backend='eager')\n" + STEP, True),
     "a closure": (f"def make():\n{INNER}\n    return train_step\ntrain_step = make()", True),
+    "a wrapped bound method": (
+        f"class Trainer:\n{METHOD}\ntrain_step = torch.no_grad()(Trainer().train_step)",
+        False,
+    ),
     "a bound method": (f"class Trainer:\n{METHOD}\ntrain_step = Trainer().train_step", True),
 }
 

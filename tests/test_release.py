@@ -54,7 +54,8 @@ def test_the_version_is_one_line_to_change():
     """The other places read it, or do not have it."""
     version = d2lperf.__version__
     for name in ("pyproject.toml", "CITATION.cff", "docs/conf.py", "README.md", "Makefile"):
-        assert version not in re.split(r"[^\d.]+", (release.ROOT / name).read_text("utf-8")), name
+        text = (release.ROOT / name).read_text("utf-8")
+        assert not re.search(rf"(?mi)^(version|release)\W+{re.escape(version)}\b", text), name
     changes = (release.ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     newest = re.search(r"(?m)^## (\S+)", changes)[1]
     assert newest == version, "tell in CHANGELOG.md what this version changes"

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from fresh import run_fresh
 from packaging.requirements import Requirement
 
 from d2lperf import requirements
@@ -39,6 +40,16 @@ def test_missing_packages_are_named_with_the_python_that_lacks_them(monkeypatch)
         requirements.check()
     assert found.value.name == "torch"
     assert f"{sys.executable} -m pip install torch pooch" in str(found.value)
+
+
+def test_the_first_use_of_a_name_asks():
+    """In a new process, before torch is imported."""
+    run = run_fresh(
+        "import d2lperf.requirements as r; r.version = lambda name: '2.5.1'\n"
+        "import d2lperf; d2lperf.plotting"
+    )
+    assert run.returncode == 1
+    assert "d2lperf needs torch" in run.stderr and "but torch 2.5.1 is installed" in run.stderr
 
 
 @pytest.mark.parametrize("version", ["2.5.1+cu124", "1.13.1", "2.0"])

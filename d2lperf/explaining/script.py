@@ -109,7 +109,7 @@ class _Stopper:
         if code.co_name != self.name or not self.is_step(frame):
             return
         function = frame.f_globals[self.name]  # as the script calls it: with its decorators
-        given = _positional(code, frame)[1 if inspect.ismethod(function) else 0 :]
+        given = _positional(code, frame)[1 if inspect.ismethod(inspect.unwrap(function)) else 0 :]
         self.calls += 1
         self.last = partial(function, *given, **_named(code, frame))
         if self.calls == CALLS:

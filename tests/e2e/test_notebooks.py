@@ -129,7 +129,7 @@ import time
 from d2lperf import compare
 
 both = {name: lambda: time.sleep(1e-3) for name in "ab"}
-result = compare(both, check=False, budget_s=3)"""
+result = compare(both, check=False, budget_s=3, progress=True)"""
 
 
 def test_a_progress_bar_comes_and_goes(notebook):

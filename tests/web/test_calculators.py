@@ -94,7 +94,7 @@ def test_the_ring_adds_everything_once(visit, n):
     """After n - 1 turns each worker has one whole chunk, after 2 (n - 1) turns all of them."""
     page = visit().open("calculators/communication.html")
     (states,) = computed(page, "ringStates", [[n]])
-    chain, messages, share = costs.all_reduce_messages("ring", n)
+    chain, messages, share = costs.all_reduce_traffic("ring", n)
     assert len(states) - 1 == chain == messages == share * n
     assert [sum(count == n for count in row) for row in states[n - 1]] == [1] * n
     assert states[-1] == [[n] * n] * n
