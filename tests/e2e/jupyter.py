@@ -113,8 +113,12 @@ class Notebook:
     def run(self, *keys, patience_s=NOTEBOOK_S):
         """Start cells by the keyboard; return when all have run and the kernel is idle."""
         done = f"{CODE}.every(cell => cell.model.executionState === 'idle')"
+        # A cell may have run before anybody looks, so the model says that one has started.
+        said = "(model, change) => window.started ||= change.name === 'executionState'"
+        listen = f"{CODE}.forEach(cell => cell.model.stateChanged.connect({said}))"
+        self.see(f"() => {{ window.started = false; {listen} }}")
         self.press(*keys)
-        self.page.wait_for_function(f"!({done})")
+        self.page.wait_for_function("window.started")
         try:
             self.page.wait_for_function(done, timeout=patience_s * 1000)
         except NotInTime:
