@@ -50,7 +50,6 @@ Draw, and load data
 the place of the book's own library in its chapter on computational performance.
 """
 
-from functools import cache as _cache
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 from typing import Any as _Any
@@ -141,13 +140,7 @@ def __getattr__(name: str) -> _Any:
     return value
 
 
-@_cache
-def _check() -> None:
-    _import_module("d2lperf.requirements").check()
-
-
 def _module(name: str) -> _Any:
-    _check()
     if name in _BESIDE:
         _import_module(f"d2lperf.{_BESIDE[name]}")
     return _import_module(f"d2lperf.{name}")

@@ -21,6 +21,10 @@ import torch
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import d2lperf.requirements
+
+d2lperf.requirements.check()  # what measures or records goes through this file
+
 __all__ = ["TorchDispatchMode"]  # as it is; the rest has names of ours
 
 # module:name -> what for. Some have no underscore, but are documented nowhere.

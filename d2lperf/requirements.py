@@ -1,7 +1,7 @@
 """Whether this Python has what d2lperf needs: the packages, and a torch that is new enough.
 
-Nothing is imported to find it out. The notebooks' set-up cell calls `check`, and so does d2lperf
-when it is used for the first time.
+Nothing is imported to find it out. The notebooks' set-up cell calls `check`, and so does what
+measures or records when it is imported. A Python that has no torch at all is told by Python first.
 """
 
 import re

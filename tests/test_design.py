@@ -22,7 +22,7 @@ LEAVES |= {f"counting.{name}" for name in ("classes", "counter", "places", "prod
 # a folder or a module of the package; inside a folder everything may be used, but not in a circle.
 ARROWS = {
     "_version": set(),
-    "_compat": set(),  # internal names of torch and Python
+    "_compat": {"requirements"},  # internal names of torch and Python
     "_messages": set(),
     "progress": set(),
     "requirements": set(),

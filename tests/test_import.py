@@ -57,6 +57,7 @@ def test_timelines_do_not_load_what_times_and_judges():
             "d2lperf.device",
             "d2lperf.files",
             "d2lperf.formats",
+            "d2lperf.requirements",
             "d2lperf.timeline",
         ),
         *(

@@ -42,11 +42,11 @@ def test_missing_packages_are_named_with_the_python_that_lacks_them(monkeypatch)
     assert f"{sys.executable} -m pip install torch pooch" in str(found.value)
 
 
-def test_the_first_use_of_a_name_asks():
-    """In a new process, before torch is imported."""
+def test_what_measures_asks_first():
+    """In a new process."""
     run = run_fresh(
         "import d2lperf.requirements as r; r.version = lambda name: '2.5.1'\n"
-        "import d2lperf; d2lperf.plotting"
+        "import d2lperf; d2lperf.measure"
     )
     assert run.returncode == 1
     assert "d2lperf needs torch" in run.stderr and "but torch 2.5.1 is installed" in run.stderr
