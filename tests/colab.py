@@ -1,40 +1,40 @@
 """Run the course as Colab does, each notebook alone in a folder: `python tests/colab.py [NN ...]`.
 
 A new environment gets what Colab has (tests/colab.txt) and no d2lperf. The set-up cell of each
-notebook installs it from D2LPERF_REPO, here a bare clone of the last commit, and must change
-nothing else; it may take 20 s. The environment is in the system's folder for temporary files and is
-removed, also after a failure or an interrupt. The table at the end says how long the cell took.
+notebook installs it from D2LPERF_REPO, here a bare clone of the last commit, and must change no
+package of Colab's; it may take 20 s. The environment is in the system's folder for temporary files
+and is removed, also after a failure or an interrupt. The table at the end says how long the cell
+took.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+from environments import (
+    ROOT,
+    Failed,
+    as_program,
+    binaries,
+    new_folder,
+    run,
+    run_all,
+    table,
+    without,
+)
+
 CELL_S = 600  # the longest time for one cell
 SETUP_S = 20  # what the set-up cell may take
 GREEN = "to the end"
+COLUMNS = ("notebook", f"set-up cell, s ({SETUP_S} at most)", "in all, s", "result")
 # What belongs to the caller's Python, Jupyter and d2lperf, and would reach the notebooks.
 OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "MPLBACKEND", "JUPYTER_PATH", "TQDM_DISABLE")
-
-
-class Row(NamedTuple):
-    """How one notebook ended."""
-
-    notebook: str
-    setup_s: float
-    seconds: float
-    result: str  # GREEN, or what went wrong
 
 
 class Colab:
@@ -42,15 +42,14 @@ class Colab:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        self.bin = folder / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
         self.repository = folder / "d2lperf.git"
-        environ = {k: v for k, v in os.environ.items() if k not in OURS and "D2LPERF" not in k}
+        environ = {k: v for k, v in without(OURS).items() if "D2LPERF" not in k}
         self.env = environ | {
             "D2LPERF_REPO": f"git+{self.repository.as_uri()}",
             "JUPYTER_DATA_DIR": str(folder / "jupyter"),
             "JUPYTER_CONFIG_DIR": str(folder / "jupyter"),
             "IPYTHONDIR": str(folder / "ipython"),
-            "PATH": os.pathsep.join([str(self.bin), os.environ["PATH"]]),
+            "PATH": os.pathsep.join([str(binaries(folder / "venv")), os.environ["PATH"]]),
         }
 
     def make(self) -> None:
@@ -62,47 +61,54 @@ class Colab:
 
     def run(self, *command: object, cwd: Path | None = None) -> str:
         """Run a command of the environment and return what it prints; an error says all of it."""
-        done = subprocess.run(
-            [str(part) for part in command],
-            env=self.env,
-            cwd=cwd or self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        if done.returncode:
-            raise RuntimeError(f"{command[0]} ended with {done.returncode}:\n{done.stdout}")
-        return done.stdout
+        status, lines = run(command, self.env, cwd or self.folder, show=False)
+        if status:
+            raise Failed(f"{command[0]} ended with {status}:\n{''.join(lines)}")
+        return "".join(lines)
 
     def committed(self, path: str) -> str:
         """Return a file, or the names in a folder, as the last commit has it."""
         return self.run("git", "--git-dir", self.repository, "show", f"HEAD:{path}")
 
-    def packages(self) -> set[str]:
-        """Return the packages that are installed, with their versions."""
-        return set(self.run("python", "-m", "pip", "freeze", "--all").splitlines())
+    def packages(self) -> dict[str, str]:
+        """Return the version of each package that is installed, without d2lperf."""
+        listed = json.loads(self.run("python", "-m", "pip", "list", "--format=json"))
+        return {p["name"]: p["version"] for p in listed if p["name"] != "d2lperf"}
 
-    def open(self, name: str) -> Row:
-        """Run one notebook where d2lperf is not installed, and remove d2lperf again."""
+    def open(self, name: str) -> list[str]:
+        """Run one notebook where d2lperf is not installed; return a row of the table."""
         alone = self.folder / name
         alone.mkdir()
         (alone / name).write_text(self.committed(f"notebooks/{name}"), encoding="utf-8")
+        self.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "d2lperf")
         before, began, setup_s = self.packages(), time.monotonic(), float("nan")
         try:
             self.run("jupyter-execute", "--inplace", f"--timeout={CELL_S}", name, cwd=alone)
             setup_s = time_of_setup(alone / name)
             result = GREEN if setup_s <= SETUP_S else f"to the end, but {setup_s:.1f} s of set-up"
-        except RuntimeError as error:
+        except Failed as error:
             result = str(error).strip().splitlines()[-1]
             print(error, flush=True)
         seconds = time.monotonic() - began
-        now = self.packages()
-        changed = sorted(p for p in before ^ now if not p.startswith("d2lperf @"))
-        if changed:
-            result = f"pip changed {', '.join(changed)}"
-        if now != before:
-            self.run("python", "-m", "pip", "uninstall", "--quiet", "--yes", "d2lperf")
-        return Row(name.removesuffix(".ipynb"), setup_s, seconds, result)
+        if found := changes(before, self.packages()):
+            result = f"pip {', '.join(found)}"
+        row = [name.removesuffix(".ipynb"), f"{setup_s:.1f}", f"{seconds:.0f}", result]
+        print(table(COLUMNS, [row]).splitlines()[-1], flush=True)
+        return row
+
+
+def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """Return what happened to the packages, one phrase for each that is not as before."""
+    found = []
+    for name in sorted(before.keys() | after.keys()):
+        old, new = before.get(name), after.get(name)
+        if old is None:
+            found.append(f"added {name} {new}")
+        elif new is None:
+            found.append(f"removed {name} {old}")
+        elif old != new:
+            found.append(f"changed {name} {old} to {new}")
+    return found
 
 
 def time_of_setup(notebook: Path) -> float:
@@ -114,35 +120,15 @@ def time_of_setup(notebook: Path) -> float:
     return (ended - began).total_seconds()
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Return the rows as a table in Markdown."""
-    lines = [f"| notebook | set-up cell, s ({SETUP_S} at most) | in all, s | result |"]
-    lines += ["|---|---|---|---|"]
-    lines += [f"| {r.notebook} | {r.setup_s:.1f} | {r.seconds:.0f} | {r.result} |" for r in rows]
-    return "\n".join(lines)
-
-
 def main(wanted: Sequence[str]) -> int:
     """Run the notebooks asked for, print the table; the status is 0 if all ended well."""
-    rows: list[Row] = []
-    with tempfile.TemporaryDirectory(prefix="d2lperf-colab-", ignore_cleanup_errors=True) as made:
-        try:
-            colab = Colab(Path(made))
-            colab.make()
-            there = [n for n in colab.committed("notebooks").split() if n.endswith(".ipynb")]
-            for name in [n for n in there if n.startswith(tuple(wanted) or "")]:
-                rows.append(colab.open(name))
-                print(table(rows).splitlines()[-1], flush=True)
-        finally:
-            print(f"\n{table(rows)}", flush=True)
-    return 0 if rows and all(row.result == GREEN for row in rows) else 1
-
-
-def _stop(*_: object) -> None:
-    raise KeyboardInterrupt
+    with new_folder("colab") as made:
+        colab = Colab(Path(made))
+        colab.make()
+        there = [n for n in colab.committed("notebooks").split() if n.endswith(".ipynb")]
+        names = [n for n in there if n.startswith(tuple(wanted) or "")]
+        return run_all(colab.open, names, COLUMNS, good=GREEN)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, _stop)  # also where a shell has started us in the background
-    sys.exit(main(sys.argv[1:]))
+    as_program(main)

@@ -12,18 +12,27 @@ and are removed, also after a failure or an interrupt.
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from matrix import OF_MAKE, ROOT, counted, end, interpreter, said_by
+from environments import (
+    OF_MAKE,
+    ROOT,
+    Failed,
+    as_program,
+    binaries,
+    interpreter,
+    new_folder,
+    numbers_of_tests,
+    result_of,
+    run,
+    run_all,
+    said_by,
+    without,
+)
 
 NOTEBOOKS = ("01", "02", "07")
 SHOWN = ("torch", "numpy", "matplotlib", "pandas", "scipy", "ipython")
@@ -33,37 +42,10 @@ VERSIONS = "from importlib.metadata import version\nfor n in {}: print(n, versio
 OF_TORCH = re.compile(r"(?m)^(nvidia|cuda|triton).*\n")
 
 
-class Failed(Exception):
-    """A step ended with an error; what it printed stands above."""
-
-
-def run(command: Sequence[str | Path], **variables: str) -> tuple[int, dict[str, int]]:
-    """Run a command in the clone and show what it prints; return its status, pytest's counts."""
-    print("+", *command, flush=True)
-    env = {name: value for name, value in os.environ.items() if name not in OF_MAKE} | variables
-    counts: dict[str, int] = {}
-    with subprocess.Popen(
-        list(map(str, command)),
-        cwd=ROOT,
-        env=env,
-        stdout=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,  # so that it can be ended with all that it has started
-    ) as process:
-        try:
-            for line in process.stdout:
-                print(line, end="", flush=True)
-                counts = counted(line) or counts
-        except BaseException:
-            end(process)
-            raise
-    return process.returncode, counts
-
-
 def step(*command: str | Path, **variables: str) -> None:
     """Run a command that must succeed."""
-    if run(command, **variables)[0]:
+    print("+", *command, flush=True)
+    if run(command, without(OF_MAKE) | variables)[0]:
         raise Failed(f"{Path(command[0]).name} {command[1]} {command[2]} failed")
 
 
@@ -73,7 +55,7 @@ def new_environment(folder: Path) -> Path:
     if python is None:
         raise Failed("no Python 3.11 here")
     step(python, "-m", "venv", folder / "venv")
-    return folder / "venv" / "bin" / "python"
+    return binaries(folder / "venv") / "python"
 
 
 def pip_part() -> list[str]:
@@ -97,7 +79,7 @@ def conda(folder: Path) -> Path:
         python = new_environment(folder)
         (folder / "pip.txt").write_text("\n".join(pip_part()))
         step(python, "-m", "pip", "install", "--quiet", "-r", folder / "pip.txt", **constraint)
-    return prefix / "bin" / "python"
+    return binaries(prefix) / "python"
 
 
 def resolved(folder: Path, resolution: str) -> Path:
@@ -119,9 +101,9 @@ def resolved(folder: Path, resolution: str) -> Path:
 def tests_with(name: str) -> list[str]:
     """Make an environment, run the tests in it, remove it; return a row of the table."""
     print(f"\n=== {name}", flush=True)
-    began, counts, versions = time.monotonic(), {}, "-"
+    began, numbers, versions = time.monotonic(), ["-", "-", "-"], "-"
     paths = ["tests", "d2lperf"]
-    with tempfile.TemporaryDirectory(prefix="d2lperf-sets-", ignore_cleanup_errors=True) as made:
+    with new_folder("sets") as made:
         try:
             if name == "conda":
                 python = conda(Path(made))
@@ -130,33 +112,19 @@ def tests_with(name: str) -> list[str]:
                 resolution = {"oldest": "lowest-direct", "newest": "highest"}[name]
                 python = resolved(Path(made), resolution)
             versions = said_by(python, VERSIONS.format(SHOWN)).strip(", ")
-            pytest = (python, "-m", "pytest", "--nbval", "-q", "-n", "2", "--no-loadscope-reorder")
-            status, counts = run([*pytest, *paths])
-            green = status == 0 and counts.get("passed")
-            result = "green" if green else f"pytest ended with {status}"
+            pytest = [python, "-m", "pytest", "--nbval", "-q", "-n", "2", "--no-loadscope-reorder"]
+            status, lines = run(pytest + paths, without(OF_MAKE))
+            numbers = numbers_of_tests(lines)
+            result = result_of(status, numbers, "pytest")
         except Failed as error:
             result = str(error)
-    numbers = [str(counts.get(key, "-")) for key in ("passed", "failed", "skipped")]
     return [name, versions, *numbers, f"{(time.monotonic() - began) / 60:.0f}", result]
 
 
 def main(names: Sequence[str]) -> int:
     """Run all, print the table; the status is 0 if all were green."""
-    rows: list[list[str]] = []
-    try:
-        for name in names:
-            rows.append(tests_with(name))
-    finally:
-        for cells in (COLUMNS, ["---"] * len(COLUMNS), *rows):
-            print(f"| {' | '.join(cells)} |", flush=True)
-    return 0 if rows and all(row[-1] == "green" for row in rows) else 1
-
-
-def _stop(*_: object) -> None:
-    raise KeyboardInterrupt
+    return run_all(tests_with, names, COLUMNS)
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGINT, _stop)  # also where a shell has started us in the background
-    sys.exit(main(sys.argv[1:]))
+    as_program(main)

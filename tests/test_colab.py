@@ -5,6 +5,7 @@ from datetime import datetime, timedelta, timezone
 
 import colab
 import pytest
+from environments import Failed, run
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 NAMES = ("00-start-here.ipynb", "01-measuring.ipynb", "02-compilers.ipynb")
@@ -28,28 +29,28 @@ def executed(setup_s):
 def stand_in(monkeypatch):
     """What each notebook does: the seconds of its set-up cell or an error; a package it brings."""
     took, brings = dict.fromkeys(NAMES, 12.0), {}
-    installed = ["torch==2.13.0"]
+    installed = {"torch": "2.13.0", "numpy": "2.1.3"}
 
     def run(self, program, *arguments, cwd=None):
         if program == "git":
             return "\n".join((*took, "build.py")) if arguments[-1].endswith("notebooks") else "{}"
         if program == "jupyter-execute":
             if isinstance(took[cwd.name], str):
-                raise RuntimeError(f"jupyter-execute ended with 1:\n{took[cwd.name]}")
+                raise Failed(f"jupyter-execute ended with 1:\n{took[cwd.name]}")
             (cwd / cwd.name).write_text(executed(took[cwd.name]))
-            installed.append(brings.get(cwd.name, "d2lperf @ git+file:///d2lperf.git"))
+            installed.update({"d2lperf": "0.3"} | brings.get(cwd.name, {}))
         if "uninstall" in arguments:
-            installed.pop()
-        return "\n".join(installed)
+            installed.pop("d2lperf", None)
+        return json.dumps([{"name": n, "version": v} for n, v in installed.items()])
 
     monkeypatch.setattr(colab.Colab, "make", lambda self: None)
     monkeypatch.setattr(colab.Colab, "run", run)
     return took, brings
 
 
-def rows(capsys):
+def rows(out):
     """The cells of the last table that was printed."""
-    lines = capsys.readouterr().out.rpartition("\n\n")[2].splitlines()
+    lines = out.rpartition("\n\n")[2].splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
@@ -58,21 +59,15 @@ def test_the_time_of_the_set_up_cell_is_read_from_the_notebook(tmp_path):
     assert colab.time_of_setup(tmp_path / "a.ipynb") == 2.5
 
 
-def test_the_table_says_how_long_each_took():
-    table = colab.table([colab.Row("00-a", 3.04, 61.2, colab.GREEN)])
-    assert table.splitlines()[0] == (
-        "| notebook | set-up cell, s (20 at most) | in all, s | result |"
-    )
-    assert table.splitlines()[2] == "| 00-a | 3.0 | 61 | to the end |"
-
-
 def test_all_to_the_end_in_time_is_success_and_no_notebook_is_not(stand_in, capsys):
     assert colab.main([]) == 0
-    found = rows(capsys)
+    out = capsys.readouterr().out
+    assert "\n| notebook | set-up cell, s (20 at most) | in all, s | result |\n" in out
+    found = rows(out)
     assert [row[0] + ".ipynb" for row in found] == list(NAMES)
     assert {row[3] for row in found} == {"to the end"}
     assert colab.main(["01"]) == 0
-    assert [row[0] for row in rows(capsys)] == ["01-measuring"]
+    assert [row[0] for row in rows(capsys.readouterr().out)] == ["01-measuring"]
     assert colab.main(["77"]) == 1
 
 
@@ -80,7 +75,7 @@ def test_a_slow_set_up_cell_is_a_failure(stand_in, capsys):
     took, _ = stand_in
     took[NAMES[1]] = 20.4
     assert colab.main([]) == 1
-    found = [(row[1], row[3]) for row in rows(capsys)]
+    found = [(row[1], row[3]) for row in rows(capsys.readouterr().out)]
     assert found[1] == ("20.4", "to the end, but 20.4 s of set-up")
     assert found[0] == found[2] == ("12.0", "to the end")
 
@@ -88,10 +83,20 @@ def test_a_slow_set_up_cell_is_a_failure(stand_in, capsys):
 def test_an_error_and_another_package_are_failures(stand_in, capsys):
     took, brings = stand_in
     took[NAMES[0]] = "NameError: x"
-    brings[NAMES[2]] = "numpy==2.4"
+    brings[NAMES[1]] = {"numpy": "2.4.0", "uv": "0.9"}
     assert colab.main([]) == 1
-    assert [(row[1], row[3]) for row in rows(capsys)] == [
+    assert [(row[1], row[3]) for row in rows(capsys.readouterr().out)] == [
         ("nan", "NameError: x"),
+        ("12.0", "pip changed numpy 2.1.3 to 2.4.0, added uv 0.9"),
         ("12.0", "to the end"),
-        ("12.0", "pip changed numpy==2.4"),
     ]
+
+
+def test_a_package_that_is_gone_is_a_change():
+    assert colab.changes({"six": "1.0"}, {}) == ["removed six 1.0"]
+
+
+def test_a_command_that_fails_says_all_that_it_printed(tmp_path):
+    with pytest.raises(Failed, match=r"python3? ended with 3:\nout\n"):
+        colab.Colab(tmp_path).run("python3", "-c", "print('out'); raise SystemExit(3)")
+    assert run(["python3", "-c", "print(1)"], {}, tmp_path, show=False) == (0, ["1\n"])
