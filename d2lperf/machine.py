@@ -1,4 +1,4 @@
-"""The machine's card: processor, cores, memory, accelerators, threads and versions."""
+"""The machine's card: processor, instructions, cores, memory, accelerators, threads, versions."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from d2lperf.formats import Table, html_table
 
 CGROUP = Path("/sys/fs/cgroup")
 RUNGS = "CPU", "one GPU", "several GPUs"
+# As torch.cpu.get_capabilities() calls the instructions that multiply and add numbers of bfloat16.
+BFLOAT16 = "avx512_bf16", "amx_bf16", "bf16", "sve_bf16"
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,9 @@ class Machine:
     """The machine on which numbers were measured; holds no host name, user or path.
 
     Attributes:
-        processor: name as its maker writes it.
+        processor: name as its maker writes it; virtual machines often hide the model.
+        instructions: vector instructions that torch uses, and whether the processor multiplies
+            numbers of bfloat16 itself: "AVX2, no bfloat16", "AVX512, bfloat16".
         architecture, system: such as x86_64 or arm64, Linux or Windows.
         cores_usable: cores that this process may use, of the `cores_logical` that there are.
         memory_bytes: memory that this process may use.
@@ -37,6 +41,7 @@ class Machine:
     """
 
     processor: str = "unknown processor"
+    instructions: str = "unknown"
     architecture: str = ""
     system: str = ""
     cores_usable: int = 0
@@ -82,6 +87,7 @@ class Machine:
         inside, between = self.torch_threads, self.torch_interop_threads
         return [
             ("processor", f"{self.processor} ({self.architecture})"),
+            ("instructions", self.instructions),
             ("cores", f"{self.cores_usable} usable{more}"),
             ("memory", f"{self.memory_bytes / 2**30:.1f} GiB"),
             ("accelerators", "; ".join(self.accelerators) or "none"),
@@ -115,6 +121,7 @@ def machine_card(*, touch: bool) -> Machine:
     return Machine(
         processor=_processor_name(),
         architecture=platform.machine(),
+        instructions=_instructions(),
         system=platform.system(),
         cores_usable=usable_cores(),
         cores_logical=os.cpu_count() or 1,
@@ -166,6 +173,14 @@ def _processor_name() -> str:
             with winreg.OpenKey(winreg.HKEY_LOCAL_MACHINE, key) as handle:
                 name = winreg.QueryValueEx(handle, "ProcessorNameString")[0]
     return " ".join(name.split()) or platform.machine() or "unknown processor"
+
+
+def _instructions() -> str:
+    words = torch.backends.cpu.get_cpu_capability()
+    with suppress(AttributeError, RuntimeError):  # an older torch does not tell
+        known = torch.cpu.get_capabilities()
+        words += ", bfloat16" if any(map(known.get, BFLOAT16)) else ", no bfloat16"
+    return words
 
 
 def _accelerator_names(touch: bool) -> list[str]:

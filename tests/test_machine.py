@@ -75,6 +75,26 @@ def test_the_card_says_what_this_machine_is():
     assert machine.Machine.from_dict(json.loads(json.dumps(card.to_dict()))) == card
 
 
+@pytest.mark.parametrize(
+    ("vectors", "known", "shown"),
+    [
+        ("AVX2", {"avx2": True, "avx512_bf16": False}, "AVX2, no bfloat16"),
+        ("AVX512", {"avx512_bf16": True}, "AVX512, bfloat16"),
+        ("AVX512", {"amx_bf16": True}, "AVX512, bfloat16"),
+        ("DEFAULT", {"neon": True, "bf16": True}, "DEFAULT, bfloat16"),
+        ("AVX2", None, "AVX2"),
+    ],
+)
+def test_processors_of_one_name_are_told_apart(monkeypatch, vectors, known, shown):
+    """Many virtual machines say "AMD EPYC" and no more."""
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: vectors)
+    if known is None:
+        monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    else:
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: known, raising=False)
+    assert f"\ninstructions  {shown}\n" in str(machine.describe_machine())
+
+
 def test_memory_is_what_the_container_allows(files):
     files({"memory.max": "1048576"})
     assert machine.describe_machine().memory_bytes == 2**20
