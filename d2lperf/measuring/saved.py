@@ -20,9 +20,13 @@ def encoded(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, torch.Tensor):
-        return {"tensor": value.tolist(), **encoded(value.dtype)}
+        numbers = encoded(value.flatten().tolist())
+        return {"tensor": numbers, "shape": list(value.shape), **encoded(value.dtype)}
     if isinstance(value, np.ndarray):
-        return {"array": value.tolist(), "dtype": str(value.dtype)}
+        numbers = encoded(value.flatten().tolist())
+        return {"array": numbers, "shape": list(value.shape), "dtype": str(value.dtype)}
+    if isinstance(value, complex):
+        return {"complex": [value.real, value.imag]}
     if isinstance(value, tuple):
         return {"tuple": [encoded(part) for part in value]}
     if isinstance(value, list):
@@ -41,9 +45,13 @@ def decoded(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "tensor" in value:
-        return torch.tensor(value["tensor"], dtype=getattr(torch, value["dtype"]))
+        tensor = torch.tensor(decoded(value["tensor"]), dtype=getattr(torch, value["dtype"]))
+        return tensor.reshape(value.get("shape", tensor.shape))  # older files have none
     if "array" in value:
-        return np.array(value["array"], dtype=value["dtype"])
+        array = np.array(decoded(value["array"]), dtype=value["dtype"])
+        return array.reshape(value.get("shape", array.shape))
+    if "complex" in value:
+        return complex(*value["complex"])
     if "tuple" in value:
         return tuple(decoded(part) for part in value["tuple"])
     return getattr(torch, value["dtype"])

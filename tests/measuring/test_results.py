@@ -538,6 +538,10 @@ def test_a_sweep_as_a_frame():
         [("a", (1, torch.int8)), None],
         [np.array([1, 2]), np.array([[0.5], [1.0]], dtype=np.float32)],
         [(np.array([1.0, 2.0]), 3), np.array(3.5)],
+        [1 + 2j, torch.tensor([[1j, 2.0]])],
+        [np.array([1j]), (1j, np.array(2j))],
+        [torch.zeros(0, 3), torch.zeros(2, 0)],
+        [np.zeros((0, 3)), np.zeros((2, 0))],
     ],
 )
 def test_values_of_any_kind_survive_the_file(path, values):
@@ -549,6 +553,17 @@ def test_values_of_any_kind_survive_the_file(path, values):
     assert str(back.values) == str([tuple(v) if isinstance(v, tuple) else v for v in values])
     with pytest.raises(KeyError, match="no kind 3"):
         back[3]
+
+
+@pytest.mark.parametrize("value", [torch.tensor([[1, 2]]), np.array([[1.5, 2.5]])])
+def test_arrays_in_older_files_have_no_shape_of_their_own(path, value):
+    Sweep("kind", [value], [*sizes()][:1]).save(path)
+    stored = json.loads(path.read_text())
+    (kept,) = stored["values"]
+    kept["array" if "array" in kept else "tensor"] = value.tolist()
+    del kept["shape"]
+    path.write_text(json.dumps(stored))
+    assert str(Sweep.load(path).values) == str([value])
 
 
 def test_numbers_and_types_of_numpy_are_saved(path):
