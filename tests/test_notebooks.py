@@ -14,6 +14,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import toy_device
+from fresh import run_fresh
 from sessions import run_pytest
 
 from notebooks import build, style
@@ -30,6 +32,7 @@ TAGS = re.compile(
 MACHINE_PATH = re.compile(
     r"/(?:root|home|work|tmp|Users|opt|mnt|srv|content|var/folders)/[\w./-]+|\b[A-Z]:\\\\?\w+\\"
 )
+OLD_VERDICT = re.compile(r"no measurable difference|(?:less than|on both sides of) the margin of")
 SHELL = ("os.system", "os.popen", "get_ipython().system", "get_ipython().getoutput")
 
 
@@ -119,6 +122,13 @@ def nothing_on_stderr(notebook, name):
     for i, cell in code_cells(notebook):
         if any(o.get("name") == "stderr" for o in cell.outputs):
             yield f"cell {i}: stderr in a stored output"
+
+
+def verdicts_are_todays(notebook, name):
+    """No output has the words of verdicts as d2lperf 0.2 gave them: execute the notebook again."""
+    for i, cell in code_cells(notebook):
+        if found := OLD_VERDICT.search("\n".join(texts(cell))):
+            yield f"cell {i}: {found[0]}"
 
 
 def no_machine_path(notebook, name):
@@ -233,6 +243,7 @@ RULES = [
     no_stored_errors,
     nothing_on_stderr,
     no_machine_path,
+    verdicts_are_todays,
     exercises_are_complete,
     ignored_cells_assert,
     links_resolve,
@@ -284,6 +295,34 @@ def test_the_maps_have_the_notebooks_own_reading_time(path):
     minutes = re.search(r"(\d+) minutes to read", first)[1]
     assert re.search(rf"\(notebooks/{path.name}\) .* \| (\d+) min \| ", readme)[1] == minutes
     assert re.search(rf"\({path.name}\) .* \| (\d+) \|", start)[1] == minutes
+
+
+# ---------------------------------------------------------------- on an unknown accelerator
+
+IN_USE = """
+import toy_device
+from contextlib import suppress
+module = toy_device.install(1)
+import torch
+device = torch.device("toy")
+{cell}
+print(in_use())
+{counter} = lambda: 7
+print(in_use())
+"""
+COUNTERS = (
+    *("torch.accelerator.memory_allocated", "module.memory_allocated"),
+    "module.current_allocated_memory",
+)
+
+
+@pytest.mark.skipif(not toy_device.supported(), reason="this torch has no hooks in Python")
+@pytest.mark.parametrize("counter", COUNTERS)
+def test_06_counts_memory_where_the_device_does(counter):
+    notebook = nbformat.read(NOTEBOOKS["06-memory-and-precision"], as_version=4)
+    (cell,) = [c.source for _, c in code_cells(notebook) if "def in_use():" in c.source]
+    run = run_fresh(IN_USE.format(cell=cell, counter=counter), Path(__file__).parent)
+    assert run.stdout.splitlines() == ["None", "7"], run.stderr
 
 
 # --------------------------------------------------------------------------- tampered with
