@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from statistics import NormalDist
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -104,6 +103,8 @@ def signed_rank_interval(x: Sequence[float], confidence: float = 0.95) -> Pair:
     n, means = _pairwise_means(x, "signed_rank_interval")
     tail = _tail(confidence)
     if n > 60:
+        from statistics import NormalDist  # it brings decimals and fractions along
+
         z = NormalDist().inv_cdf(1 - tail)
         k = math.floor(n * (n + 1) / 4 - z * math.sqrt(n * (n + 1) * (2 * n + 1) / 24))
     else:

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-import torch.distributed.nn  # imported after a group, it would keep that group until Python's end
 
 from d2lperf import _compat
 from d2lperf.processes import worker
@@ -31,6 +30,8 @@ class Group(NamedTuple):
 
     def join(self, local_rank: int, **where: Any) -> None:
         """Become a member; `where` is store, rank and world_size, or what the environment says."""
+        import torch.distributed.nn  # after the group, it would keep that until Python's end
+
         device, timeout = None, timedelta(seconds=self.timeout_s)
         if self.accelerator:
             device = torch.device(self.accelerator, local_rank)
