@@ -1,6 +1,6 @@
 """How a reader's program sees the types of the package: mypy checks it, nobody runs it."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from matplotlib.axes import Axes
@@ -8,7 +8,10 @@ from typing_extensions import assert_type  # torch brings it
 
 import d2lperf
 from d2lperf.explaining.advice import Limit
+from d2lperf.measuring.predictions import Prediction, Predictions
+from d2lperf.measuring.sweeps import Crossing
 from d2lperf.measuring.verdict import Verdict
+from d2lperf.roofline import Estimate
 
 
 def work() -> torch.Tensor:
@@ -42,3 +45,25 @@ def program() -> None:
     assert_type(d2lperf.try_gpu(), torch.device)
     assert_type(d2lperf.try_all_gpus(), list[torch.device])
     assert_type(d2lperf.describe_machine(), d2lperf.Machine)
+
+    swept = d2lperf.sweep(lambda size: {"one": work, "other": work}, [1, 2], baseline="one")
+    assert_type(swept, d2lperf.Sweep)
+    assert_type(swept[1], d2lperf.Comparison)
+    assert_type(swept.crossing("other"), Crossing)
+    assert_type(swept.plot(), Axes)
+
+    predicted = d2lperf.predict("two against one", 2.0)
+    assert_type(predicted, Prediction)
+    predicted.score(measured)
+    predicted.score(found["other"])
+    predicted.score(1.9, low=1.8, high=2.0)
+    assert_type(d2lperf.predictions(), Predictions)
+
+    assert_type(d2lperf.launch(work, workers=2, on_report=print), list[Any])
+    d2lperf.report(1)
+
+    ceilings = d2lperf.datasheet("NVIDIA H100 SXM")
+    assert_type(ceilings, d2lperf.Ceilings)
+    roofline = d2lperf.Roofline(ceilings)
+    assert_type(roofline.predict(1e9, 1e6, dtype=torch.float32), Estimate)
+    assert_type(roofline.plot({}), Axes)
