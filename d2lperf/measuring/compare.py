@@ -247,10 +247,10 @@ def _under_the_clock(
 
 
 def _of_workers(tools: Instruments, subjects: Sequence[Any]) -> Instruments:
-    """The clocks of functions in processes of their own: what these have spent, not this one."""
+    """The clocks of functions in processes of their own: what these have used, not this one."""
 
     def all_of(what: str) -> Callable[[], float]:
-        return lambda: sum(getattr(subject.spent, what) for subject in subjects)
+        return lambda: sum(getattr(subject.used, what) for subject in subjects)
 
     return replace(
         tools,

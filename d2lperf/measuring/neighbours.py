@@ -99,8 +99,8 @@ def waiting_s() -> float:
         return math.nan
 
 
-class Spent(NamedTuple):
-    """What functions have spent so far: here, or all together in processes of their own."""
+class TimeUsed(NamedTuple):
+    """Time that functions have used so far: here, or all together in processes of their own."""
 
     cpu_s: float = 0.0  # processor time of all threads
     thread_s: float = 0.0  # processor time of the thread that calls the functions
@@ -108,13 +108,16 @@ class Spent(NamedTuple):
     work_s: float = 0.0  # for which there was work
 
     @classmethod
-    def here(cls) -> Spent:
-        """What this process has spent, seen from the thread that calls the functions."""
+    def here(cls) -> TimeUsed:
+        """Return what this process has used, seen from the thread that calls the functions."""
         return cls(time.process_time(), time.thread_time(), waiting_s(), time.perf_counter())
 
-    def plus(self, began: Spent, ended: Spent) -> Spent:
-        """Add what was spent between two moments."""
-        return Spent(*(so_far + end - start for so_far, start, end in zip(self, began, ended)))
+    def plus(self, began: TimeUsed, ended: TimeUsed) -> TimeUsed:
+        """Add what was used between two moments."""
+        return TimeUsed(*(so_far + end - start for so_far, start, end in zip(self, began, ended)))
+
+
+Spent = TimeUsed
 
 
 class Reading(NamedTuple):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-class Bar(NamedTuple):
+class DrawnSpan(NamedTuple):
     """A span as it is drawn; times in seconds."""
 
     name: str
@@ -27,8 +27,11 @@ class Bar(NamedTuple):
     depth: int  # 1 or more: it lies inside another one and is drawn below it
 
 
+Bar = DrawnSpan
+
+
 def gantt(
-    spans: Iterable[Bar | tuple[Any, ...]],
+    spans: Iterable[DrawnSpan | tuple[Any, ...]],
     *,
     lanes: Iterable[str] | None = None,
     length_s: float | None = None,
@@ -42,8 +45,8 @@ def gantt(
     their bars stand in a legend. A span that took no time is a line.
 
     Args:
-        spans: each a `Bar`, or a tuple (name, start_s, duration_s, lane, depth), times in seconds.
-            A span of depth 1 or more lies inside another one and is drawn below it.
+        spans: each a `DrawnSpan`, or a tuple (name, start_s, duration_s, lane, depth), times in
+            seconds. A span of depth 1 or more lies inside another one and is drawn below it.
         lanes: the lanes to draw, from the top; by default all, in the order of the spans. If there
             are none, the figure says so.
         length_s: seconds along x; by default up to the last end.
@@ -54,7 +57,7 @@ def gantt(
     from matplotlib.patches import Patch, PathPatch
     from matplotlib.path import Path
 
-    bars = [Bar(*span) for span in spans]
+    bars = [DrawnSpan(*span) for span in spans]
     lanes = list(dict.fromkeys(bar.lane for bar in bars) if lanes is None else lanes)
     place = {lane: i for i, lane in enumerate(lanes)}
     bars = [bar for bar in bars if bar.lane in place]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from d2lperf.measuring.neighbours import Spent
+from d2lperf.measuring.neighbours import TimeUsed
 from d2lperf.measuring.sampling import APART, ISOLATED_RULES, Subject
 from d2lperf.processes import worker as this
 from d2lperf.processes.engine import Crew, Worker
@@ -30,8 +30,8 @@ class _Answer(NamedTuple):
     value: Any
     first_calls_s: list[float]
     on_device: bool
-    began: Spent  # what the worker had spent before that
-    ended: Spent
+    began: TimeUsed  # what the worker had used before that
+    ended: TimeUsed
 
 
 def _settle_in(name: str, fn: Callable, setup: Callable | None) -> None:
@@ -49,9 +49,9 @@ def _act(method: str, *args: Any) -> _Answer:
             cores = os.sched_getaffinity(0)
             os.sched_setaffinity(0, {random.choice(sorted(cores))})
             os.sched_setaffinity(0, cores)
-    subject, began = this.here.subject, Spent.here()
+    subject, began = this.here.subject, TimeUsed.here()
     value = getattr(subject, method)(*args)
-    return _Answer(value, subject.first_calls_s, subject.on_device, began, Spent.here())
+    return _Answer(value, subject.first_calls_s, subject.on_device, began, TimeUsed.here())
 
 
 class _Remote:
@@ -61,7 +61,7 @@ class _Remote:
         self.name, self._worker, self._turns = worker.label, worker, turns
         self.first_calls_s: list[float] = []
         self.on_device = False
-        self.spent = Spent()  # while it acted
+        self.used = TimeUsed()  # while it acted
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         return partial(self._ask, method)
@@ -69,7 +69,7 @@ class _Remote:
     def _ask(self, method: str, *args: Any) -> Any:
         answer = self._turns.ask(self._worker, method, *args)
         self.first_calls_s, self.on_device = answer.first_calls_s, answer.on_device
-        self.spent = self.spent.plus(answer.began, answer.ended)
+        self.used = self.used.plus(answer.began, answer.ended)
         return answer.value
 
 

@@ -300,7 +300,9 @@ class Timeline:
         short = {name: _short(name) for name in {row.name for row in found.rows}}
         return plotting.gantt(
             [
-                plotting.Bar(short[name], (start - zero) / 1e9, (end - start) / 1e9, lane, level)
+                plotting.DrawnSpan(
+                    short[name], (start - zero) / 1e9, (end - start) / 1e9, lane, level
+                )
                 for name, start, end, lane, level in found.rows
                 if depth is None or level < depth
             ],

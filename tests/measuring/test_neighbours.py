@@ -14,7 +14,7 @@ from d2lperf.measuring import neighbours, sampling
 from d2lperf.measuring.compare import compare, measure
 from d2lperf.measuring.defaults import LIMIT_S
 from d2lperf.measuring.instruments import using
-from d2lperf.measuring.neighbours import Neighbours, OthersTime, Spent
+from d2lperf.measuring.neighbours import Neighbours, OthersTime, TimeUsed
 from d2lperf.measuring.sampling import ISOLATED_RULES, Subject
 
 
@@ -58,10 +58,10 @@ def apart(clock, threads, waiting, work):
 
     class Remote(Subject):
         @property
-        def spent(self):
-            """Half of what both together have spent: both have all of the clock's time."""
+        def used(self):
+            """Half of what both together have used: both have all of the clock's time."""
             shares = threads, 1.0, waiting, work
-            return Spent(*(clock.now * share / 2 for share in shares))
+            return TimeUsed(*(clock.now * share / 2 for share in shares))
 
     @contextmanager
     def made(functions, setup):

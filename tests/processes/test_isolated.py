@@ -45,13 +45,13 @@ def test_phases_come_back_from_the_worker():
         assert len(subject.phase(Plan(1, 10, 4, 10.0))) == 4
 
 
-def test_what_a_process_has_spent_is_told():
+def test_the_time_that_a_process_has_used_is_told():
     """The kernel's own clocks do not see it."""
     with isolated_subjects({"a": lambda: sum(range(10**4))}) as (subject,):
         subject.warm_up()
-        before = subject.spent
+        before = subject.used
         subject.phase(Plan(1, 10, 4, 10.0))
-        after = subject.spent
+        after = subject.used
     assert 0 < before.work_s < after.work_s and 0 < before.thread_s < after.thread_s
     assert before.cpu_s < after.cpu_s
 
