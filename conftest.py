@@ -49,7 +49,7 @@ def pytest_configure(config):
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     import matplotlib
-    import tqdm.auto  # noqa: F401 - decides at its first import: a test with IPython must not
+    import tqdm.auto  # noqa: F401 - imported first by a test with IPython, it would draw widgets
 
     # For this process only: an environment variable would reach the kernels.
     matplotlib.use("Agg")

@@ -11,8 +11,17 @@ from importlib.util import find_spec
 
 # As in pyproject.toml. A clone that is used without being installed has no list of its own.
 PACKAGES = (
-    *("torch", "numpy", "matplotlib", "pandas", "cloudpickle", "networkx", "scipy", "pooch"),
-    *("requests", "tqdm", "psutil"),
+    "torch",
+    "numpy",
+    "matplotlib",
+    "pandas",
+    "cloudpickle",
+    "networkx",
+    "scipy",
+    "pooch",
+    "requests",
+    "tqdm",
+    "psutil",
 )
 OLDEST_TORCH = "2.6"
 

@@ -24,10 +24,9 @@ ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 # What a clone would tell the package does not reach the new environments.
 OF_THE_CLONE = ("PYTHONPATH", "PYTHONHOME", "PYTEST_ADDOPTS")
-DOCTESTS = [
-    *("-m", "pytest", "--pyargs", "d2lperf", "--doctest-modules", "--import-mode=importlib", "-q"),
-    *("-p", "no:cacheprovider", "-o", "doctest_optionflags=NORMALIZE_WHITESPACE ELLIPSIS"),
-]
+OPTIONS = ["--doctest-modules", "--import-mode=importlib", "-q", "-p", "no:cacheprovider"]
+FLAGS = "doctest_optionflags=NORMALIZE_WHITESPACE ELLIPSIS"
+DOCTESTS = ["-m", "pytest", "--pyargs", "d2lperf", *OPTIONS, "-o", FLAGS]
 WHERE = "import d2lperf; print(d2lperf.__version__, d2lperf.__file__)"
 
 

@@ -86,11 +86,9 @@ def resolved(folder: Path, resolution: str) -> Path:
     """Install the versions that uv finds for pyproject.toml; return the interpreter."""
     python, found = new_environment(folder), folder / "found.txt"
     step(python, "-m", "pip", "install", "--quiet", "uv")
-    step(
-        *(python, "-m", "uv", "pip", "compile", "--quiet", "pyproject.toml", "--extra", "test"),
-        *("--resolution", resolution, "--python-version", "3.11", "--output-file", found),
-        *("--no-header", "--no-annotate"),
-    )
+    options = ["--quiet", "--no-header", "--no-annotate", "--extra", "test"]
+    options += ["--resolution", resolution, "--python-version", "3.11", "--output-file", found]
+    step(python, "-m", "uv", "pip", "compile", *options, "pyproject.toml")
     found.write_text(OF_TORCH.sub("", found.read_text("utf-8")))
     # By pip, which knows the folders of wheels that its settings name.
     step(python, "-m", "pip", "install", "--quiet", "-r", found)
@@ -107,7 +105,8 @@ def tests_with(name: str) -> list[str]:
         try:
             if name == "conda":
                 python = conda(Path(made))
-                paths += [str(*(ROOT / "notebooks").glob(f"{nn}-*.ipynb")) for nn in NOTEBOOKS]
+                for nn in NOTEBOOKS:
+                    paths += map(str, (ROOT / "notebooks").glob(f"{nn}-*.ipynb"))
             else:
                 resolution = {"oldest": "lowest-direct", "newest": "highest"}[name]
                 python = resolved(Path(made), resolution)

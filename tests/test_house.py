@@ -133,7 +133,9 @@ def test_make_alone_says_what_there_is():
 @needs_make
 def test_make_hands_arguments_to_pytest(environment):
     run = make(
-        *("test", f"VENV={environment}", "PYTEST_ARGS=--version --version -p no:cacheprovider"),
+        "test",
+        f"VENV={environment}",
+        "PYTEST_ARGS=--version --version -p no:cacheprovider",
         env={
             **os.environ,
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
@@ -270,8 +272,8 @@ def brought(requirements):
 
 
 def imported(path):
-    """The packages that a file imports at its top level."""
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    """The packages that a file imports, also inside of functions."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -350,7 +352,11 @@ def test_a_session_that_leaves_something_behind_fails(source, told, tmp_path):
     (tmp_path / "test_it.py").write_text(source)
     # only that conftest.py, as a plugin: the tests stand elsewhere
     run = run_pytest(
-        *("-q", "-p", "conftest", "--rootdir", str(tmp_path), str(tmp_path / "test_it.py")),
+        "-q",
+        "-p",
+        "conftest",
+        f"--rootdir={tmp_path}",
+        str(tmp_path / "test_it.py"),
         cwd=root / "notebooks",
         PYTHONPATH=str(root),
         PYTHONDONTWRITEBYTECODE="1",

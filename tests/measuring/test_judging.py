@@ -139,7 +139,7 @@ def test_statements_and_reasons(centre, half, word, reason):
 def test_at_the_usual_margin_a_small_difference_may_come_from_places_in_memory(
     centre, half, word, reason
 ):
-    """It is said of "no difference", too: "slower" by 2 % or less there is none at 2 %."""
+    """The note stands beside "no difference": at this margin nothing is slower by 2 % or less."""
     rounds = made(around(centre, half))
     found = judge(rounds, "b", "a")
     assert found.statement == word
