@@ -111,8 +111,8 @@ book: $(BOOK_READY)
 	"$(BOOK_RUN)" docs/book.py
 
 # Its conftest.py is enough: the other one asks for what the notebooks need.
-book-test: $(BOOK_READY)
-	D2LPERF_BROWSER=1 "$(BOOK_RUN)" -m pytest --confcutdir=tests/web tests/web $(PYTEST_ARGS)
+book-test: book
+	D2LPERF_BROWSER=1 "$(BOOK_RUN)" -m pytest -n 2 --confcutdir=tests/web tests/web $(PYTEST_ARGS)
 
 # The page's environment drives the browser. JupyterLab and its kernels run in the notebooks' own.
 e2e: $(READY) $(BOOK_READY)
