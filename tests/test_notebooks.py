@@ -32,7 +32,7 @@ TAGS = re.compile(
 MACHINE_PATH = re.compile(
     r"/(?:root|home|work|tmp|Users|opt|mnt|srv|content|var/folders)/[\w./-]+|\b[A-Z]:\\\\?\w+\\"
 )
-OLD_VERDICT = re.compile(r"no measurable difference|(?:less than|on both sides of) the margin of")
+OLD_VERDICT = re.compile(r"no measurable difference|less than the margin of")
 SHELL = ("os.system", "os.popen", "get_ipython().system", "get_ipython().getoutput")
 
 

@@ -117,9 +117,6 @@ class TimeUsed(NamedTuple):
         return TimeUsed(*(so_far + end - start for so_far, start, end in zip(self, began, ended)))
 
 
-Spent = TimeUsed
-
-
 class Reading(NamedTuple):
     """What the clocks show."""
 

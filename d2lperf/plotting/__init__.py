@@ -10,7 +10,6 @@ from d2lperf.plotting.book import set_figsize as set_figsize
 from d2lperf.plotting.colours import COLOURS as COLOURS
 from d2lperf.plotting.colours import colour_of as colour_of
 from d2lperf.plotting.distributions import distributions as distributions
-from d2lperf.plotting.gantt import Bar as Bar
 from d2lperf.plotting.gantt import DrawnSpan as DrawnSpan
 from d2lperf.plotting.gantt import gantt as gantt
 from d2lperf.plotting.graph import graph as graph

@@ -27,9 +27,6 @@ class DrawnSpan(NamedTuple):
     depth: int  # 1 or more: it lies inside another one and is drawn below it
 
 
-Bar = DrawnSpan
-
-
 def gantt(
     spans: Iterable[DrawnSpan | tuple[Any, ...]],
     *,
