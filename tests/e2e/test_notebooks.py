@@ -82,6 +82,7 @@ def test_a_notebook(notebook, name, version):
     opened = notebook(name)
     if stored(name)["metadata"]["language_info"]["version"] == version:
         assert not opened.is_changed, "opening it marks it as changed"
+    opened.look(width=1280)  # JupyterLab keeps the theme of the notebook before
     assert opened.unseen() == []
 
     opened.run(*RUN_ALL)
