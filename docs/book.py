@@ -10,6 +10,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -250,7 +251,10 @@ def main() -> int:
     options = ["-W", "--keep-going", "-q", "-j", "2", "-b", "html", "-c", str(DOCS)]
     folders = [BUILD / "source", BUILD / "html"]
     status = build_main([*options, "-d", str(BUILD / "doctrees"), *map(str, folders)])
-    if status == 0:
+    if status != 0:
+        # Pages that have not changed would be taken for good the next time, without their warnings.
+        shutil.rmtree(BUILD / "doctrees", ignore_errors=True)
+    else:
         print(f"{BUILD / 'html' / 'index.html'} ({time.monotonic() - began:.0f} s)")
     return status
 

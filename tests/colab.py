@@ -72,7 +72,9 @@ class Colab:
 
     def packages(self) -> dict[str, str]:
         """Return the version of each package that is installed, without d2lperf."""
-        listed = json.loads(self.run("python", "-m", "pip", "list", "--format=json"))
+        said = self.run("python", "-m", "pip", "list", "--format=json")
+        # pip may warn of something before.
+        listed = json.loads(next(line for line in said.splitlines() if line.startswith("[")))
         return {p["name"]: p["version"] for p in listed if p["name"] != "d2lperf"}
 
     def open(self, name: str) -> list[str]:

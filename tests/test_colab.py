@@ -1,6 +1,7 @@
 """`make colab` without the environment: a stand-in plays git, Jupyter and pip."""
 
 import json
+import sys
 from datetime import datetime, timedelta, timezone
 
 import colab
@@ -99,4 +100,4 @@ def test_a_package_that_is_gone_is_a_change():
 def test_a_command_that_fails_says_all_that_it_printed(tmp_path):
     with pytest.raises(Failed, match=r"python3? ended with 3:\nout\n"):
         colab.Colab(tmp_path).run("python3", "-c", "print('out'); raise SystemExit(3)")
-    assert run(["python3", "-c", "print(1)"], {}, tmp_path, show=False) == (0, ["1\n"])
+    assert run([sys.executable, "-c", "print(1)"], {}, tmp_path, show=False) == (0, ["1\n"])

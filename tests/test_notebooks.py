@@ -125,7 +125,7 @@ def nothing_on_stderr(notebook, name):
 
 
 def verdicts_are_todays(notebook, name):
-    """No output has the words of verdicts as d2lperf 0.2 gave them: execute the notebook again."""
+    """No output has the words of verdicts that are no longer given: execute the notebook again."""
     for i, cell in code_cells(notebook):
         if found := OLD_VERDICT.search("\n".join(texts(cell))):
             yield f"cell {i}: {found[0]}"

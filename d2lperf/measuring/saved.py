@@ -20,11 +20,9 @@ def encoded(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, torch.Tensor):
-        numbers = encoded(value.flatten().tolist())
-        return {"tensor": numbers, "shape": list(value.shape), **encoded(value.dtype)}
+        return {**_elements("tensor", value), **encoded(value.dtype)}
     if isinstance(value, np.ndarray):
-        numbers = encoded(value.flatten().tolist())
-        return {"array": numbers, "shape": list(value.shape), "dtype": str(value.dtype)}
+        return {**_elements("array", value), "dtype": str(value.dtype)}
     if isinstance(value, complex):
         return {"complex": [value.real, value.imag]}
     if isinstance(value, tuple):
@@ -38,6 +36,12 @@ def encoded(value: Any) -> Any:
     return value.item() if is_number else str(value)
 
 
+def _elements(kind: str, value: torch.Tensor | np.ndarray) -> dict[str, Any]:
+    """The elements as nested lists; also the shape where these do not tell it."""
+    shape = {"shape": list(value.shape)} if 0 in value.shape else {}
+    return {kind: encoded(value.tolist()), **shape}
+
+
 def decoded(value: Any) -> Any:
     """Return what `encoded` was given."""
     if isinstance(value, list):
@@ -46,7 +50,7 @@ def decoded(value: Any) -> Any:
         return value
     if "tensor" in value:
         tensor = torch.tensor(decoded(value["tensor"]), dtype=getattr(torch, value["dtype"]))
-        return tensor.reshape(value.get("shape", tensor.shape))  # older files have none
+        return tensor.reshape(value.get("shape", tensor.shape))
     if "array" in value:
         array = np.array(decoded(value["array"]), dtype=value["dtype"])
         return array.reshape(value.get("shape", array.shape))
