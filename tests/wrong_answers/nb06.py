@@ -70,60 +70,112 @@ def to_bfloat16(x):
     ],
     "micro_batch": [
         # larger than the batch
-        "def micro_batch(memory, fixed, each, batch):\n"
-        "    size = (memory - fixed) // each\n"
-        "    if size < 1:\n"
-        "        raise ValueError('nothing fits')\n"
-        "    return size, math.ceil(batch / size)",
-        # the fixed part is forgotten
-        "def micro_batch(memory, fixed, each, batch):\n"
-        "    size = min(batch, memory // each)\n"
-        "    return size, math.ceil(batch / size)",
-        # the last micro-batch is dropped
-        "def micro_batch(memory, fixed, each, batch):\n"
-        "    size = min(batch, (memory - fixed) // each)\n"
-        "    if size < 1:\n"
-        "        raise ValueError('nothing fits')\n"
-        "    return size, batch // size",
-        # the fixed part above the memory
         """\
-def micro_batch(memory, fixed, each, batch):
-    size = min(batch, (memory - fixed) // each)
-    if size == 0:
-        raise ValueError('nothing fits')
+def micro_batch(memory, count, each, batch):
+    size = (memory - 16 * count) // each
+    if size < 1 or 20 * count > memory:
+        raise ValueError("nothing fits")
+    return size, math.ceil(batch / size)
+""",
+        # 12 bytes per parameter, also from the second micro-batch on
+        """\
+def micro_batch(memory, count, each, batch):
+    size = min(batch, (memory - 12 * count) // each)
+    if size < 1 or 20 * count > memory:
+        raise ValueError("nothing fits")
+    return size, math.ceil(batch / size)
+""",
+        # 16 bytes per parameter, also for a single batch
+        """\
+def micro_batch(memory, count, each, batch):
+    size = min(batch, (memory - 16 * count) // each)
+    if size < 1 or 20 * count > memory:
+        raise ValueError("nothing fits")
+    return size, math.ceil(batch / size)
+""",
+        # 20 bytes per parameter, as if rows were there in the update
+        """\
+def micro_batch(memory, count, each, batch):
+    size = min(batch, (memory - 20 * count) // each)
+    if size < 1:
+        raise ValueError("nothing fits")
+    return size, math.ceil(batch / size)
+""",
+        # the last micro-batch is dropped
+        """\
+def micro_batch(memory, count, each, batch):
+    if 20 * count > memory:
+        raise ValueError("the update does not fit")
+    if 12 * count + each * batch <= memory:
+        return batch, 1
+    size = (memory - 16 * count) // each
+    if size < 1:
+        raise ValueError("not one row fits")
+    return size, batch // size
+""",
+        # the update is forgotten
+        """\
+def micro_batch(memory, count, each, batch):
+    if 12 * count + each * batch <= memory:
+        return batch, 1
+    size = (memory - 16 * count) // each
+    if size < 1:
+        raise ValueError("not one row fits")
     return size, math.ceil(batch / size)
 """,
     ],
     "largest_batch": [
-        # the fixed part is forgotten
+        # peaks of small batches, which are those of the update
+        (
+            "ZeroDivisionError",
+            """\
+def largest_batch(peak_of, memory):
+    small, large = peak_of(32), peak_of(64)
+    each = (large - small) // 32
+    return (memory - (small - 32 * each)) // each
+""",
+        ),
+        # all in proportion
         """\
-def largest_batch(bytes_of, memory):
-    rows = memory * 32 // bytes_of(32)
+def largest_batch(peak_of, memory):
+    if peak_of(1) > memory:
+        raise ValueError
+    return memory * 4096 // peak_of(4096)
+""",
+        # the update is forgotten: fewer rows do not make it fit
+        """\
+def largest_batch(peak_of, memory):
+    half, whole = peak_of(2048), peak_of(4096)
+    each = (whole - half) // 2048
+    rows = 4096 + (memory - whole) // each
     if rows < 1:
         raise ValueError
     return rows
 """,
         # tries until nothing is left
         """\
-def largest_batch(bytes_of, memory):
+def largest_batch(peak_of, memory):
     rows = 1
-    while bytes_of(rows + 1) <= memory:
-        rows += 1
+    while peak_of(rows + 1) <= memory:
+        rows *= 2
     return rows
 """,
         # rounded up
         """\
-def largest_batch(bytes_of, memory):
-    one, two = bytes_of(1), bytes_of(2)
+def largest_batch(peak_of, memory):
+    if peak_of(1) > memory:
+        raise ValueError
+    half, whole = peak_of(2048), peak_of(4096)
+    each = (whole - half) // 2048
+    return 4096 - (whole - memory) // each
+""",
+        # from one small and one large batch
+        """\
+def largest_batch(peak_of, memory):
+    one, many = peak_of(1), peak_of(4096)
     if one > memory:
         raise ValueError
-    return 1 - (one - memory) // (two - one)
-""",
-        # a batch without rows
-        """\
-def largest_batch(bytes_of, memory):
-    one, two = bytes_of(1), bytes_of(2)
-    return max(0, 1 + (memory - one) // (two - one))
+    return 1 + (memory - one) * 4095 // (many - one)
 """,
     ],
 }
@@ -140,23 +192,23 @@ def to_bfloat16(x):
 """,
     ],
     "largest_batch": [
-        # from 1 and 2 rows
+        # from two neighbours
         """\
-def largest_batch(bytes_of, memory):
-    one, two = bytes_of(1), bytes_of(2)
-    if one > memory:
+def largest_batch(peak_of, memory):
+    if peak_of(1) > memory:
         raise ValueError("not one row fits")
-    return 1 + (memory - one) // (two - one)
+    each = peak_of(3000) - peak_of(2999)
+    fixed = peak_of(3000) - 3000 * each
+    return (memory - fixed) // each
 """,
         # a fit through several sizes
         """\
-def largest_batch(bytes_of, memory):
-    rows = [8, 16, 32, 64]
-    each, fixed = np.polyfit(rows, [bytes_of(n) for n in rows], 1)
-    fits = np.floor((memory - fixed) / each + 1e-6).astype(int)
-    if fits < 1:
+def largest_batch(peak_of, memory):
+    rows = [2048, 2560, 3072, 4096]
+    each, fixed = np.polyfit(rows, [peak_of(n) for n in rows], 1)
+    if peak_of(1) > memory:
         raise ValueError(f"{memory} bytes are too few")
-    return fits
+    return np.floor((memory - fixed) / each + 1e-6).astype(int)
 """,
     ],
     "best_segments": [
@@ -198,19 +250,23 @@ def loss_scale(gradients):
     "micro_batch": [
         # a list
         """\
-def micro_batch(memory, fixed, each, batch):
-    room = memory - fixed
-    if room < each:
-        raise ValueError("not one example fits")
-    size = min(batch, room // each)
+def micro_batch(memory, count, each, batch):
+    whole, room = memory - 12 * count, memory - 16 * count
+    if memory < 20 * count or (room < each and whole < each * batch):
+        raise ValueError("too little")
+    size = batch if whole >= each * batch else room // each
     return [size, -(-batch // size)]
 """,
         """\
-def micro_batch(memory, fixed, each, batch):
-    fits = [n for n in range(1, batch + 1) if fixed + n * each <= memory]
-    if not fits:
-        raise ValueError("not one example fits")
-    return np.array([fits[-1], len(range(0, batch, fits[-1]))])
+def micro_batch(memory, count, each, batch):
+    def fits(rows):
+        held = 12 if rows == batch else 16
+        return max(20 * count, held * count + rows * each) <= memory
+
+    sizes = [n for n in range(1, batch + 1) if fits(n)]
+    if not sizes:
+        raise ValueError("not one row fits")
+    return np.array([sizes[-1], len(range(0, batch, sizes[-1]))])
 """,
     ],
 }
