@@ -230,7 +230,7 @@ def check_micro_batch(micro_batch: Callable[[int, int, int, int], tuple[int, int
     cases += [(1000, 10, 10, 50, 50), (200, 10, 40, 3, 1), (200, 10, 40, 2, 2)]
     cases += [(1000, 10, 10, 84, 84), (2003, 50, 7, 10_000, 171)]
     for *case, size in cases:
-        memory, count, each, batch = case
+        memory, count, _, batch = case
         found = micro_batch(*case)
         call, pair = gave(found, micro_batch, *case), as_list(found, 2)
         if pair is None:
