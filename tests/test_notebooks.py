@@ -310,10 +310,8 @@ print(in_use())
 {counter} = lambda: 7
 print(in_use())
 """
-COUNTERS = (
-    *("torch.accelerator.memory_allocated", "module.memory_allocated"),
-    "module.current_allocated_memory",
-)
+COUNTERS = ["torch.accelerator.memory_allocated", "module.memory_allocated"]
+COUNTERS += ["module.current_allocated_memory"]
 
 
 @pytest.mark.skipif(not toy_device.supported(), reason="this torch has no hooks in Python")

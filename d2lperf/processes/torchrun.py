@@ -30,7 +30,7 @@ class Group(NamedTuple):
 
     def join(self, local_rank: int, **where: Any) -> None:
         """Become a member; `where` is store, rank and world_size, or what the environment says."""
-        import torch.distributed.nn  # after the group, it would keep that until Python's end
+        import torch.distributed.nn  # before the group: later, it would keep that alive
 
         device, timeout = None, timedelta(seconds=self.timeout_s)
         if self.accelerator:
