@@ -23,10 +23,11 @@ def cpu() -> torch.device:
 
 def accelerator_type() -> str:
     """Return the type of this machine's accelerator, "cuda" (as in the book) if there is none."""
-    device = torch.accelerator.current_accelerator()
-    if device is None or not torch.accelerator.is_available():
+    # In this order: without an accelerator, torch 2.6 raises where later versions return None.
+    if not torch.accelerator.is_available():
         return "cuda"
-    return device.type
+    device = torch.accelerator.current_accelerator()
+    return device.type if device is not None else "cuda"
 
 
 def in_use() -> bool:

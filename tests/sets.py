@@ -3,8 +3,8 @@
 conda: what environment.yml says, by micromamba or conda where one is on the path, otherwise its pip
 part alone in Python 3.11; with three notebooks. torch is the version of requirements.lock, in the
 build that pip finds.
-oldest, newest: the oldest and newest versions that pyproject.toml allows, resolved by uv, for
-Python 3.11; without notebooks.
+oldest: the oldest versions that pyproject.toml allows, found by uv. newest: what pip takes for it.
+Both for Python 3.11, without notebooks.
 
 The environments are in the system's folder for temporary files (a CUDA build of torch takes 6 GB)
 and are removed, also after a failure or an interrupt.
@@ -82,18 +82,28 @@ def conda(folder: Path) -> Path:
     return binaries(prefix) / "python"
 
 
-def resolved(folder: Path, resolution: str) -> Path:
-    """Install the versions that uv finds for pyproject.toml; return the interpreter."""
+def oldest(folder: Path) -> Path:
+    """Install the oldest versions that pyproject.toml allows; return the interpreter."""
     python, found = new_environment(folder), folder / "found.txt"
     step(python, "-m", "pip", "install", "--quiet", "uv")
     options = ["--quiet", "--no-header", "--no-annotate", "--extra", "test"]
-    options += ["--resolution", resolution, "--python-version", "3.11", "--output-file", found]
-    step(python, "-m", "uv", "pip", "compile", *options, "pyproject.toml")
+    options += ["--resolution", "lowest-direct", "--python-version", "3.11"]
+    step(python, "-m", "uv", "pip", "compile", *options, "--output-file", found, "pyproject.toml")
     found.write_text(OF_TORCH.sub("", found.read_text("utf-8")))
     # By pip, which knows the folders of wheels that its settings name.
     step(python, "-m", "pip", "install", "--quiet", "-r", found)
     step(python, "-m", "pip", "install", "--quiet", "--no-deps", "-e", ".")
     return python
+
+
+def newest(folder: Path) -> Path:
+    """Install what pip takes for pyproject.toml, the newest versions; return the interpreter."""
+    python = new_environment(folder)
+    step(python, "-m", "pip", "install", "--quiet", "-e", ".[test]")
+    return python
+
+
+SETS = {"conda": conda, "oldest": oldest, "newest": newest}
 
 
 def tests_with(name: str) -> list[str]:
@@ -103,13 +113,10 @@ def tests_with(name: str) -> list[str]:
     paths = ["tests", "d2lperf"]
     with new_folder("sets") as made:
         try:
+            python = SETS[name](Path(made))
             if name == "conda":
-                python = conda(Path(made))
                 for nn in NOTEBOOKS:
                     paths += map(str, (ROOT / "notebooks").glob(f"{nn}-*.ipynb"))
-            else:
-                resolution = {"oldest": "lowest-direct", "newest": "highest"}[name]
-                python = resolved(Path(made), resolution)
             versions = said_by(python, VERSIONS.format(SHOWN)).strip(", ")
             pytest = [python, "-m", "pytest", "--nbval", "-q", "-n", "2", "--no-loadscope-reorder"]
             status, lines = run(pytest + paths, without(OF_MAKE))
