@@ -130,6 +130,17 @@ def test_the_parts_add_up_to_the_whole(waiting_s):
     assert shares == pytest.approx({"sort": 2e-3, "mm": 1e-3})
 
 
+@pytest.mark.parametrize("mm_s, told", [(4e-4, None), (4e-3, "explain 8% of the time: look at a")])
+def test_where_the_ceilings_explain_little_a_profile_comes_first(mm_s, told):
+    """The product of 256 x 256 is predicted to take 0.336 ms."""
+    clock = FakeClock()
+    with SlowTorch(clock, {"mm": mm_s}):
+        found = with_tools(clock.instruments(), explain, lambda: X @ X, ceilings=MADE)
+    assert found.predicted_s == pytest.approx(3.36e-4, rel=0.1)
+    assert "lower precision" in found.help
+    assert told in found.help if told else "profile" not in found.help
+
+
 # ----------------------------------------------------------------------------------- the state
 
 

@@ -14,7 +14,7 @@ import torch
 from d2lperf.ceilings import Ceilings, measure_ceilings
 from d2lperf.counting import Operation, OperationCounter
 from d2lperf.device import synchronize
-from d2lperf.explaining.advice import Part, advice
+from d2lperf.explaining.advice import OUTSIDE, UNKNOWN, Limit, Part, advice
 from d2lperf.explaining.explanation import MOST_UNCOUNTED, Explanation, limit_of, parts_of
 from d2lperf.explaining.stacks import StackSampler
 from d2lperf.explaining.state import StateKeeper
@@ -29,6 +29,7 @@ TIMED_RUNS, TIMED_S = 3, 0.5  # the operations are timed so often, or until so m
 SAMPLED_S, MOST_SAMPLED = 0.3, 200  # how long, and in how many runs, the stack is sampled
 NAMED_FROM = 0.2  # share of the time outside of torch from which its functions are named
 FASTER = 0.5  # measured / predicted below which nothing needs help
+SLOWER = 2.0  # measured / predicted above which most of the time is not what the advice is about
 
 
 def explain(
@@ -217,8 +218,8 @@ def _explained(found: _Study, runs: int, keeper: StateKeeper) -> Explanation:
     total_s = sum(est.seconds for _, est in pairs)
     regime = limit_of(shares, sum(uncounted.values()), found.outside)
     help = advice(parts, regime, roofline, found.functions)
-    if found.measurement and found.measurement.median_s < FASTER * total_s:
-        help = "nothing: it is faster than predicted (compiled code, or a nearer cache)"
+    if found.measurement:
+        help = _with_measured(help, regime, found.measurement.median_s, total_s)
     return Explanation(
         flops=sum(op.flops for op in found.operations),
         bytes=sum(sum(op.bytes.values()) for op in found.operations),
@@ -235,6 +236,16 @@ def _explained(found: _Study, runs: int, keeper: StateKeeper) -> Explanation:
         changed=keeper.changed,
         left=keeper.left,
     )
+
+
+def _with_measured(help: str, regime: Limit, measured_s: float, predicted_s: float) -> str:
+    """The advice, where the measured time is about what was predicted; else what comes first."""
+    if measured_s < FASTER * predicted_s:
+        return "nothing: it is faster than predicted (compiled code, or a nearer cache)"
+    if regime not in (OUTSIDE, UNKNOWN) and measured_s > SLOWER * predicted_s:
+        explained = f"the ceilings explain {predicted_s / measured_s:.0%} of the time"
+        return f"{help}. But {explained}: look at a profile (torch.profiler) first"
+    return help
 
 
 def _estimate(operation: Operation, roofline: Roofline) -> Estimate:
