@@ -59,10 +59,14 @@ class Machine:
 
     @property
     def processor_name(self) -> str:
-        """The processor in a heading: "2-core AMD EPYC"."""
+        """The processor in a heading: "2-core AMD EPYC (AVX2, no bfloat16)".
+
+        The instructions belong to it: a virtual machine may hide the model.
+        """
         noise = r"\((?:R|TM|C)\)|\bCPU\b|\bProcessor\b|\b\d+-Core\b|@.*"
         words = re.sub(noise, " ", self.processor).split()
-        return f"{self.cores_usable}-core {' '.join(words)}"
+        has = "" if self.instructions == "unknown" else f" ({self.instructions})"
+        return f"{self.cores_usable}-core {' '.join(words)}{has}"
 
     @property
     def name(self) -> str:

@@ -1,5 +1,6 @@
 """Recorded runs: what `make record` stores, and the column that shows it."""
 
+import dataclasses
 import importlib
 import json
 import math
@@ -73,6 +74,9 @@ def test_a_machine_is_named_by_its_accelerator():
     )
     assert recorded.file_name(GPU) == "h200-16-core-intel-xeon-platinum-8481c.json"
     assert recorded.file_name(CPU) == "2-core-amd-epyc.json"
+    told = dataclasses.replace(CPU, instructions="AVX2, no bfloat16")
+    assert told.name == "2-core AMD EPYC (AVX2, no bfloat16)"
+    assert recorded.file_name(told) == "2-core-amd-epyc-avx2-no-bfloat16.json"
 
 
 # the column -------------------------------------------------------------------------------
