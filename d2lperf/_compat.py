@@ -143,16 +143,10 @@ def wait_for_ranks(store: Any, world_size: int, key: str, timeout_s: float) -> N
 
 
 def all_threads_config() -> Any:
-    """Return torch's profiler configuration for all threads; None with torch 2.6, which has none.
-
-    It is the argument `experimental_config` of `torch.profiler.profile`.
-    """
+    """Return `experimental_config` of `torch.profiler.profile` for all threads."""
     from torch._C._profiler import _ExperimentalConfig
 
-    try:
-        return _ExperimentalConfig(profile_all_threads=True)
-    except TypeError:
-        return None
+    return _ExperimentalConfig(profile_all_threads=True)
 
 
 def profiling() -> bool:

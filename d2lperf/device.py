@@ -23,11 +23,10 @@ def cpu() -> torch.device:
 
 def accelerator_type() -> str:
     """Return the type of this machine's accelerator, "cuda" (as in the book) if there is none."""
-    # In this order: without an accelerator, torch 2.6 raises where later versions return None.
-    if not torch.accelerator.is_available():
-        return "cuda"
     device = torch.accelerator.current_accelerator()
-    return device.type if device is not None else "cuda"
+    if device is None or not torch.accelerator.is_available():
+        return "cuda"
+    return device.type
 
 
 def in_use() -> bool:

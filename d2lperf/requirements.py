@@ -23,7 +23,7 @@ PACKAGES = (
     "tqdm",
     "psutil",
 )
-OLDEST_TORCH = "2.6"
+OLDEST_TORCH = "2.7"
 
 
 def check() -> None:

@@ -87,7 +87,7 @@ def oldest(folder: Path) -> Path:
     python, found = new_environment(folder), folder / "found.txt"
     step(python, "-m", "pip", "install", "--quiet", "uv")
     options = ["--quiet", "--no-header", "--no-annotate", "--extra", "test"]
-    options += ["--resolution", "lowest-direct", "--python-version", "3.11"]
+    options += ["--extra", "notebooks", "--resolution", "lowest-direct", "--python-version", "3.11"]
     step(python, "-m", "uv", "pip", "compile", *options, "--output-file", found, "pyproject.toml")
     found.write_text(OF_TORCH.sub("", found.read_text("utf-8")))
     # By pip, which knows the folders of wheels that its settings name.
@@ -99,7 +99,7 @@ def oldest(folder: Path) -> Path:
 def newest(folder: Path) -> Path:
     """Install what pip takes for pyproject.toml, the newest versions; return the interpreter."""
     python = new_environment(folder)
-    step(python, "-m", "pip", "install", "--quiet", "-e", ".[test]")
+    step(python, "-m", "pip", "install", "--quiet", "-e", ".[notebooks,test]")
     return python
 
 

@@ -82,7 +82,7 @@ def launch(
     names = {f"rank {rank}": f"rank {rank} of {workers}" for rank in range(workers)}
     crew = Crew(names, threads, on_report)
     # The store, in which the ranks find each other, is in the kernel and outlives each of them.
-    # Left to itself, it listens on every interface. With libuv, torch 2.6 takes no socket.
+    # Left to itself, it listens on every interface. With libuv, an older torch takes no socket.
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as server:
         host, port = server.getsockname()
         store = dist.TCPStore(

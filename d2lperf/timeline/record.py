@@ -51,8 +51,8 @@ def record(fn: Callable[[], Any], *, warmup: int = 1) -> Timeline:
     The host's lanes are threads ("main thread", "backward thread", others by their Python name)
     with torch's operations. A device's lanes are its streams ("cuda:0 stream 7") with kernels and
     copies, where torch's profiler sees them. Name parts of your own code with
-    ``with torch.profiler.record_function("load"): ...``. Other processes are not seen, and with
-    torch 2.6 other Python threads are not either; `Timeline.span` works everywhere.
+    ``with torch.profiler.record_function("load"): ...``. Other processes are not seen;
+    `Timeline.span` works everywhere.
 
     Recording slows small operations down: read the lengths of bars and gaps relative to each
     other, and take times with `d2lperf.measure`.
@@ -124,7 +124,7 @@ def _place(event: Any) -> Place | None:
     kind, index, number = event.device_type(), event.device_index(), event.device_resource_id()
     # Copies of the host's annotations, and waiting, would cross the work of a stream. The
     # profiler's own work is on device -1.
-    activity = getattr(event, "activity_type", str)()  # torch 2.6 does not tell
+    activity = getattr(event, "activity_type", str)()  # torch 2.7 does not tell
     if activity in ("overhead", "cuda_sync", "gpu_user_annotation"):
         return None
     if kind == DeviceType.CPU:

@@ -19,10 +19,6 @@ from profiler_events import DEVICE, PID, event
 from d2lperf.timeline import Timeline, TimelineError, record
 from d2lperf.timeline.record import CALL, timeline_of
 
-sees_all_threads = pytest.mark.skipif(
-    torch.__version__.startswith("2.6."), reason="this torch sees only the thread that records"
-)
-
 
 @pytest.fixture(autouse=True)
 def nothing_stays():
@@ -107,7 +103,6 @@ def by_two_workers(work):
         thread.join()
 
 
-@sees_all_threads
 def test_threads_have_lanes_with_their_names():
     """Both threads have ended when the recording does."""
     x = torch.ones(200, 200)
@@ -128,7 +123,6 @@ def test_threads_have_lanes_with_their_names():
     assert found == [0, 3, 3]
 
 
-@sees_all_threads
 def test_recorded_threads_that_meet_overlap():
     """Both spans contain the moment in which the barrier falls."""
     together = threading.Barrier(2)
@@ -320,7 +314,7 @@ GPU_EVENTS = [
 
 
 def old(events):
-    """As torch 2.6 lists them: without the kind of activity."""
+    """As torch 2.7 lists them: without the kind of activity."""
     for e in events:
         yield SimpleNamespace(**{k: v for k, v in vars(e).items() if k != "activity_type"})
 
