@@ -49,7 +49,8 @@ def intervals(
         judged = colour_of(word) if word in ("faster", "slower") else GREY
         colours.append(COLOURS["blue"] if verdicts is None else judged)
     band = 1 / (1 + margin), 1 + margin
-    said = {row: predicted[name] for row, name in enumerate(ratios) if name in predicted}
+    # A ratio of 0 may be predicted, but it has no place on a logarithmic axis.
+    said = {row: predicted[name] for row, name in enumerate(ratios) if predicted.get(name, 0) > 0}
     least = [*band, *said.values()]
     ax = _rows(ratios, texts, colours, least, xlabel, ax)
     style.predictions(ax, list(said), list(said.values()))

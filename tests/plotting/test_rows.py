@@ -182,3 +182,10 @@ def test_bars_and_intervals_mark_what_was_predicted_with_its_number():
     ax = intervals(RATIOS, verdicts={"s": "slower"}, predicted={"s": 3.0})
     assert diamonds(ax) == [(3.0, 1)] and ax.get_xlim()[1] > 3
     assert texts(ax)[1].endswith("\nslower\n◇ 3.00 predicted")
+
+
+def test_a_ratio_of_0_is_predicted_in_words_only():
+    ax = intervals({"a": (0.1, 0.05, 0.2), "b": (1.0, 0.9, 1.1)}, predicted={"a": 0.0, "b": 1.0})
+    assert ax.get_xscale() == "log"
+    assert texts(ax)[0].endswith("◇ 0 predicted")
+    assert np.isfinite(ax.get_xlim()).all()
