@@ -130,15 +130,25 @@ def test_the_parts_add_up_to_the_whole(waiting_s):
     assert shares == pytest.approx({"sort": 2e-3, "mm": 1e-3})
 
 
-@pytest.mark.parametrize("mm_s, told", [(4e-4, None), (4e-3, "explain 8% of the time: look at a")])
-def test_where_the_ceilings_explain_little_a_profile_comes_first(mm_s, told):
-    """The product of 256 x 256 is predicted to take 0.336 ms."""
+def explained_product(mm_s, waiting_s=0.0):
+    """The advice for a product that is predicted to take 0.336 ms, where it takes another time."""
     clock = FakeClock()
+    sleep = clock.work(waiting_s)
     with SlowTorch(clock, {"mm": mm_s}):
-        found = with_tools(clock.instruments(), explain, lambda: X @ X, ceilings=MADE)
-    assert found.predicted_s == pytest.approx(3.36e-4, rel=0.1)
-    assert "lower precision" in found.help
-    assert told in found.help if told else "profile" not in found.help
+        found = with_tools(clock.instruments(), explain, lambda: (sleep(), X @ X), ceilings=MADE)
+    assert found.predicted_s == pytest.approx(3.36e-4, rel=0.01)
+    return found.help
+
+
+def test_where_the_ceilings_explain_less_than_half_a_profile_comes_first():
+    assert "profile" not in explained_product(1.9 * 3.36e-4)
+    found = explained_product(2.1 * 3.36e-4)
+    assert "lower precision" in found
+    assert "the ceilings explain 48% of the time: look at a profile" in found
+
+
+def test_no_profile_is_advised_where_the_time_passes_outside_of_torch():
+    assert "profile" not in explained_product(4e-4, waiting_s=4e-3)
 
 
 # ----------------------------------------------------------------------------------- the state

@@ -52,7 +52,7 @@ def test_what_measures_asks_first():
     assert "d2lperf needs torch" in run.stderr and "but torch 2.5.1 is installed" in run.stderr
 
 
-@pytest.mark.parametrize("version", ["2.5.1+cu124", "1.13.1", "2.0"])
+@pytest.mark.parametrize("version", ["2.6.0", "2.5.1+cu124", "1.13.1"])
 def test_an_old_torch_is_an_error_that_names_both_versions(monkeypatch, version):
     monkeypatch.setattr(requirements, "version", lambda name: version)
     with pytest.raises(ImportError) as found:
@@ -62,7 +62,7 @@ def test_an_old_torch_is_an_error_that_names_both_versions(monkeypatch, version)
     assert "restart the kernel" in str(found.value)
 
 
-@pytest.mark.parametrize("version", ["2.6.0", "2.10.0a0+git1234", "2.13.0+cpu", "3.0"])
+@pytest.mark.parametrize("version", ["2.7.0", "2.10.0a0+git1234", "2.13.0+cpu", "3.0"])
 def test_a_newer_torch_is_enough(monkeypatch, version):
     monkeypatch.setattr(requirements, "version", lambda name: version)
     requirements.check()

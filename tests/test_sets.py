@@ -72,5 +72,5 @@ def test_a_set_that_cannot_be_installed_is_one_too(tmp_path, monkeypatch, capsys
 
 
 def test_nvidias_packages_are_left_to_torch():
-    listed = "numpy==1.23.2\nnvidia-nccl-cu12==2.21.5\ntorch==2.6.0\ntriton==3.2.0\n"
-    assert sets.OF_TORCH.sub("", listed) == "numpy==1.23.2\ntorch==2.6.0\n"
+    listed = "numpy==1.23.2\nnvidia-nccl-cu12==2.21.5\ntorch==2.7.0\ntriton==3.3.0\n"
+    assert sets.OF_TORCH.sub("", listed) == "numpy==1.23.2\ntorch==2.7.0\n"

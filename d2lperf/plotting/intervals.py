@@ -34,7 +34,8 @@ def intervals(
             where an interval has no end.
         margin: the band of differences that do not count: 1 / (1 + margin) to 1 + margin.
         verdicts: a text by name, such as "faster" or "no difference above 3 %".
-        predicted: ratios that were predicted, for some or all names: a diamond, and its number.
+        predicted: ratios that were predicted, for some or all names: a diamond, and its number
+            (of 0 the number alone).
         xlabel: what the ratios are.
         ax: axes to draw into; a new figure by default.
     """
@@ -49,7 +50,7 @@ def intervals(
         judged = colour_of(word) if word in ("faster", "slower") else GREY
         colours.append(COLOURS["blue"] if verdicts is None else judged)
     band = 1 / (1 + margin), 1 + margin
-    # A ratio of 0 may be predicted, but it has no place on a logarithmic axis.
+    # A ratio of 0 may be predicted, but it has no place where the axis becomes logarithmic.
     said = {row: predicted[name] for row, name in enumerate(ratios) if predicted.get(name, 0) > 0}
     least = [*band, *said.values()]
     ax = _rows(ratios, texts, colours, least, xlabel, ax)
