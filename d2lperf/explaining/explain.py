@@ -28,8 +28,8 @@ __all__ = ["explain"]
 TIMED_RUNS, TIMED_S = 3, 0.5  # the operations are timed so often, or until so much time is spent
 SAMPLED_S, MOST_SAMPLED = 0.3, 200  # how long, and in how many runs, the stack is sampled
 NAMED_FROM = 0.2  # share of the time outside of torch from which its functions are named
-FASTER = 0.5  # measured / predicted below which nothing needs help
-SLOWER = 2.0  # measured / predicted above which most of the time is not what the advice is about
+MUCH_FASTER = 0.5  # measured / predicted below which nothing needs help
+MUCH_SLOWER = 2.0  # measured / predicted above which the advice is about the smaller part
 
 
 def explain(
@@ -240,9 +240,9 @@ def _explained(found: _Study, runs: int, keeper: StateKeeper) -> Explanation:
 
 def _with_measured(help: str, regime: Limit, measured_s: float, predicted_s: float) -> str:
     """The advice, where the measured time is about what was predicted; else what comes first."""
-    if measured_s < FASTER * predicted_s:
+    if measured_s < MUCH_FASTER * predicted_s:
         return "nothing: it is faster than predicted (compiled code, or a nearer cache)"
-    if regime not in (OUTSIDE, UNKNOWN) and measured_s > SLOWER * predicted_s:
+    if regime not in (OUTSIDE, UNKNOWN) and measured_s > MUCH_SLOWER * predicted_s:
         explained = f"the ceilings explain {predicted_s / measured_s:.0%} of the time"
         return f"{help}. But {explained}: look at a profile (torch.profiler) first"
     return help
