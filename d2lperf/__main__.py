@@ -83,6 +83,7 @@ def report(options: argparse.Namespace) -> str:
 
 def summary(found: Any, name: str) -> list[str]:
     """Return the lines about a step: time, share of waiting, limit, what would help most."""
+    from d2lperf.explaining.advice import profile_first
     from d2lperf.formats import format_estimate, format_seconds
 
     lines = []
@@ -94,10 +95,12 @@ def summary(found: Any, name: str) -> list[str]:
         lines += [f"one call of {name}: {took}"]
         lines += [f"waiting, outside of torch's operations: {found.outside:.0%}"]
     lines += [f"predicted: {format_seconds(found.predicted_s)}", f"limit: {found.regime}"]
+    warning = profile_first(found.regime, found.measured_s, found.predicted_s)
+    lines += [warning] if warning else []
     worth = [lever for lever in found.levers() if lever.gain >= WORTH][:LEVERS]
     for number, lever in enumerate(worth, 1):
         lines += [f"{number}. {lever.what}: at most {lever.gain:.2f} times as fast"]
-    return lines or ["nothing would help much"]
+    return lines
 
 
 if __name__ == "__main__":

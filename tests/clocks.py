@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 
+from d2lperf._compat import TorchDispatchMode
 from d2lperf.measuring.compare import compare, measure, sweep
 from d2lperf.measuring.instruments import Instruments, using
 
@@ -60,6 +61,18 @@ class FakeClock:
 
         run.calls = calls
         return run
+
+
+class SlowTorch(TorchDispatchMode):
+    """torch on a machine where the clock moves by a given number of seconds for each operation."""
+
+    def __init__(self, clock, seconds):
+        super().__init__()
+        self.clock, self.seconds = clock, seconds
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.clock.now += self.seconds.get(func.overloadpacket.__name__, 0.0)
+        return func(*args, **(kwargs or {}))
 
 
 def slow_clock() -> Instruments:

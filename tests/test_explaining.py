@@ -7,12 +7,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from clocks import FakeClock, with_tools
+from clocks import FakeClock, SlowTorch, with_tools
 from torch import nn
 from torch.nn import functional
 
 from d2lperf import Ceilings, datasheet, explain
-from d2lperf._compat import TorchDispatchMode
 from d2lperf.counting import OperationCounter
 from d2lperf.datasheets import ACCELERATORS
 from d2lperf.explaining import stacks
@@ -100,18 +99,6 @@ def _ticks():
         return now[0]
 
     return look
-
-
-class SlowTorch(TorchDispatchMode):
-    """torch on a machine where the clock moves by a given number of seconds for each operation."""
-
-    def __init__(self, clock, seconds):
-        super().__init__()
-        self.clock, self.seconds = clock, seconds
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.clock.now += self.seconds.get(func.overloadpacket.__name__, 0.0)
-        return func(*args, **(kwargs or {}))
 
 
 @pytest.mark.parametrize("waiting_s", [0.0, 1e-3, 6e-3])

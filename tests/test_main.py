@@ -9,6 +9,7 @@ from textwrap import indent
 
 import pytest
 import torch
+from clocks import FakeClock, SlowTorch, with_tools
 
 from d2lperf import Ceilings, explain
 from d2lperf.__main__ import main, summary
@@ -265,3 +266,22 @@ def test_three_levers_at_most():
     found = explain(lambda: x.sort()[0].exp().relu() @ x, ceilings=MADE, measured=False)
     lines = summary(found, "step")
     assert sum("at most" in line for line in lines) <= 3
+
+
+@pytest.mark.parametrize("times", [1.9, 2.1])
+def test_where_the_ceilings_explain_less_than_half_a_profile_comes_before_the_levers(times):
+    clock, x = FakeClock(), torch.ones(256, 256)
+    faster = Ceilings({"float32": 1e11, "bfloat16": 3e11}, {"triad": 2e10}, 2e-6, functions=1e9)
+    with SlowTorch(clock, {"mm": times * 2 * 256**3 / 1e11}):
+        found = with_tools(clock.instruments(), explain, lambda: x @ x, ceilings=faster)
+    *_, before, lever = summary(found, "step")
+    assert lever.startswith("1. products in bfloat16")
+    warning = "the ceilings explain 48% of the time: look at a profile (torch.profiler) first"
+    assert before == (warning if times > 2 else "limit: compute")
+    assert found.help.endswith(warning) == (times > 2)
+
+
+def test_where_nothing_helps_there_is_no_lever():
+    x = torch.ones(256, 256)
+    found = explain(lambda: x @ x, ceilings=MADE, measured=False)
+    assert summary(found, "step")[1:] == ["limit: compute"]

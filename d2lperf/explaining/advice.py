@@ -11,13 +11,14 @@ from d2lperf.counting import Operation
 from d2lperf.counting.classes import POINTWISE, PRODUCT
 from d2lperf.roofline import COMPUTE, MEMORY, OVERHEAD, Estimate, Roofline, rate_key
 
-__all__ = ["Lever", "Limit", "Part", "advice", "levers"]
+__all__ = ["Lever", "Limit", "Part", "advice", "levers", "profile_first"]
 
 Limit = Literal["overhead", "memory", "compute", "outside of torch", "not known"]
 OUTSIDE: Limit = "outside of torch"
 UNKNOWN: Limit = "not known"
 NEW_MEMORY, FUNCTIONS = "new memory", "functions"
 WORTH = 1.2  # a lower precision is advised where its products are faster by this
+MUCH_SLOWER = 2.0  # measured / predicted above which advice is about the smaller part of the time
 HELP = {
     OVERHEAD: "fewer and larger operations: a larger batch, torch.compile, on a GPU CUDA graphs",
     NEW_MEMORY: "results that reuse memory (out=, in place): here large ones get new pages",
@@ -80,6 +81,22 @@ def advice(parts: list[Part], regime: Limit, roofline: Roofline, outside: dict[s
         times = f"{faster.gain:.1f} times as fast {where}"
         return f"lower precision: products in {faster.dtype} are {times}"
     return HELP.get(cause, HELP[regime])
+
+
+def profile_first(regime: Limit, measured_s: float, predicted_s: float) -> str:
+    """Return a warning where the ceilings explain less than half of a call's time, "" elsewhere.
+
+    Time outside of torch and in what is not counted needs no warning: the advice is about that.
+
+    Args:
+        regime: what the function waits for.
+        measured_s: seconds of a call, nan where it was not measured.
+        predicted_s: seconds of a call at the ceilings.
+    """
+    if regime in (OUTSIDE, UNKNOWN) or not measured_s > MUCH_SLOWER * predicted_s:
+        return ""
+    explained = f"the ceilings explain {predicted_s / measured_s:.0%} of the time"
+    return f"{explained}: look at a profile (torch.profiler) first"
 
 
 def _largest(amounts: Mapping[str, float]) -> str:

@@ -14,7 +14,7 @@ import torch
 from d2lperf.ceilings import Ceilings, measure_ceilings
 from d2lperf.counting import Operation, OperationCounter
 from d2lperf.device import synchronize
-from d2lperf.explaining.advice import OUTSIDE, UNKNOWN, Limit, Part, advice
+from d2lperf.explaining.advice import Limit, Part, advice, profile_first
 from d2lperf.explaining.explanation import MOST_UNCOUNTED, Explanation, limit_of, parts_of
 from d2lperf.explaining.stacks import StackSampler
 from d2lperf.explaining.state import StateKeeper
@@ -29,7 +29,6 @@ TIMED_RUNS, TIMED_S = 3, 0.5  # the operations are timed so often, or until so m
 SAMPLED_S, MOST_SAMPLED = 0.3, 200  # how long, and in how many runs, the stack is sampled
 NAMED_FROM = 0.2  # share of the time outside of torch from which its functions are named
 MUCH_FASTER = 0.5  # measured / predicted below which nothing needs help
-MUCH_SLOWER = 2.0  # measured / predicted above which the advice is about the smaller part
 
 
 def explain(
@@ -242,10 +241,8 @@ def _with_measured(help: str, regime: Limit, measured_s: float, predicted_s: flo
     """The advice, where the measured time is about what was predicted; else what comes first."""
     if measured_s < MUCH_FASTER * predicted_s:
         return "nothing: it is faster than predicted (compiled code, or a nearer cache)"
-    if regime not in (OUTSIDE, UNKNOWN) and measured_s > MUCH_SLOWER * predicted_s:
-        explained = f"the ceilings explain {predicted_s / measured_s:.0%} of the time"
-        return f"{help}. But {explained}: look at a profile (torch.profiler) first"
-    return help
+    warning = profile_first(regime, measured_s, predicted_s)
+    return f"{help}. But {warning}" if warning else help
 
 
 def _estimate(operation: Operation, roofline: Roofline) -> Estimate:
