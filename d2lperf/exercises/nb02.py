@@ -146,7 +146,8 @@ def check_hybridise(hybridise: Callable[[nn.Module, torch.Tensor], Callable]) ->
                     f"right on the example, wrong on other images (a batch of {len(x)}): "
                     "what was computed once must not be kept"
                 )
-        calls, eager = (_python_layers(lambda f=f: f(others[0])) for f in (fast, net))
+        calls = _python_layers(lambda: fast(others[0]))
+        eager = _python_layers(lambda: net(others[0]))
     if calls > 1:
         return failed(
             f"the results are right, but Python still runs {_plural(calls, 'forward method')} of "

@@ -7,8 +7,9 @@ import math
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 from d2lperf.exercises import Feedback, checker, failed, passed, show
@@ -29,7 +30,7 @@ __all__ = [
 # ------------------------------------------------------------------------------ most_at_once
 
 # what, (name, start, duration, lane), most lanes at once
-_TIMELINES = [
+_TIMELINES: list[tuple[str, list[tuple], int]] = [
     ("one lane", [("a", 0, 1, "A"), ("b", 1, 1, "A")], 1),
     ("two lanes that take turns", [("a", 0, 1, "A"), ("b", 1, 1, "B"), ("c", 2, 1, "A")], 1),
     ("two lanes that overlap", [("a", 0, 2, "A"), ("b", 1, 2, "B")], 2),
@@ -101,7 +102,7 @@ class _Pool(ThreadPoolExecutor):
                 self.when_asked = self.submitted
             return real(timeout)
 
-        future.result = result
+        future.result = result  # type: ignore[method-assign]
         return future
 
 
@@ -120,7 +121,7 @@ def check_in_groups(in_groups: Callable[[list, ThreadPoolExecutor, int], list]) 
             threads.append(threading.current_thread().name)
             return k * k
 
-        operations = [lambda k=k, op=operation: op(k) for k in range(n)]
+        operations: list[Callable[[], int]] = [partial(operation, k) for k in range(n)]
         with _Pool() as pool:
             found = in_groups(operations, pool, size)
         what = f"{n} operations in groups of {size}; number k returns k * k"
@@ -139,9 +140,13 @@ def check_in_groups(in_groups: Callable[[list, ThreadPoolExecutor, int], list]) 
                 "been handed over, so the others could not start"
             )
     last = threading.Event()  # the first group ends after the last one
-    operations = [lambda: last.wait(MEETING_S), lambda: 1, lambda: 2, lambda: last.set() or 3]
+
+    def end() -> int:
+        last.set()
+        return 3
+
     with _Pool() as pool:
-        found = in_groups(operations, pool, 2)
+        found = in_groups([lambda: last.wait(MEETING_S), lambda: 1, lambda: 2, end], pool, 2)
     if as_list(found) != [True, 1, 2, 3]:
         return failed(
             "4 operations in groups of 2, of which the second group ends first: you return "
@@ -243,7 +248,7 @@ def _wrong_batches(tasks: Mapping[str, Any], n: int) -> str:
 # -------------------------------------------------------------------------------- waited_for
 
 # what, spans, the answer for the lane "gpu"
-_WAITS = [
+_WAITS: list[tuple[str, list[tuple], tuple[float, float, str]]] = [
     (
         "a gap in the middle",
         [("step", 0, 1, "gpu"), ("decode", 1, 3, "cpu"), ("step", 4, 2, "gpu")],
@@ -395,7 +400,7 @@ def _waits_for_a_level(run_graph: Callable) -> str:
 def _run_graph_feedback(run_graph: Callable) -> Feedback:
     for seed, n, workers in ((0, 1, 1), (1, 8, 2), (2, 20, 3), (3, 20, 1)):
         work, needs, right, calls = _random_graph(seed, n)
-        found = within_patience(lambda w=work, d=needs, k=workers: run_graph(w, d, k))
+        found = within_patience(partial(run_graph, work, needs, workers))
         if not isinstance(found, Mapping) or set(found) != set(right):
             return failed(f"wanted are the results of all {n} tasks by name, not {show(found)}")
         if sorted(calls) != sorted(work):
@@ -529,7 +534,7 @@ class _Source:
 
 
 @checker
-def check_prefetch(prefetch: Callable[..., Iterator[Any]]) -> Feedback:
+def check_prefetch(prefetch: Callable[..., Generator]) -> Feedback:
     """Check a generator that takes items ahead in a thread.
 
     Args:
@@ -542,7 +547,7 @@ def check_prefetch(prefetch: Callable[..., Iterator[Any]]) -> Feedback:
         return failed("the loop over it waits for ever: what if decoding raises an error?")
 
 
-def _prefetch_feedback(prefetch: Callable[..., Iterator[Any]], before: set) -> Feedback:
+def _prefetch_feedback(prefetch: Callable[..., Generator], before: set) -> Feedback:
     problem = _wrong_items(prefetch) or _lost_error(prefetch)
     for depth in (1, 3):
         problem = problem or _wrong_depth(prefetch, depth)
@@ -558,7 +563,7 @@ def _prefetch_feedback(prefetch: Callable[..., Iterator[Any]], before: set) -> F
     return passed("In order, never too far ahead; errors come through, and no thread stays.")
 
 
-def _wrong_items(prefetch: Callable[..., Iterator[Any]]) -> str:
+def _wrong_items(prefetch: Callable[..., Generator]) -> str:
     """Which items did not come as they are; "" where all did."""
     for items in ([1, 2, 3, 4, 5], [], [1, None, 0, False, None, 2]):
         found = list(itertools.islice(prefetch(list(items), 2), len(items) + 1))
@@ -567,7 +572,7 @@ def _wrong_items(prefetch: Callable[..., Iterator[Any]]) -> str:
     return ""
 
 
-def _lost_error(prefetch: Callable[..., Iterator[Any]]) -> str:
+def _lost_error(prefetch: Callable[..., Generator]) -> str:
     """What is wrong when the data raise an error; "" where it comes through in its place."""
     seen, problem = [], _Broken("image 2 is broken")
     try:
@@ -578,7 +583,7 @@ def _lost_error(prefetch: Callable[..., Iterator[Any]]) -> str:
     return "the data raised an error after two items, and the loop was not told"
 
 
-def _wrong_depth(prefetch: Callable[..., Iterator[Any]], depth: int) -> str:
+def _wrong_depth(prefetch: Callable[..., Generator], depth: int) -> str:
     """What is wrong with how far ahead it takes; "" where nothing is. It is closed in the end."""
     source = _Source(range(1000))
     loaded = prefetch(source, depth)

@@ -136,7 +136,7 @@ def check_best_segments(best_segments: Callable[[int], int]) -> Feedback:
     """
     for blocks in (1, 4, 9, 12, 16, 24, 100):
         divisors = [k for k in range(1, blocks + 1) if blocks % k == 0]
-        right = min(divisors, key=lambda k, n=blocks: (k + n // k, k))
+        _, right = min((k + blocks // k, k) for k in divisors)
         found = best_segments(blocks)
         if close(found, right):
             continue
@@ -244,13 +244,13 @@ def check_micro_batch(micro_batch: Callable[[int, int, int, int], tuple[int, int
                     f"{memory - 12 * count} bytes for its rows, accumulation {memory - 16 * count}"
                 )
     # The update, which the first three exceed; a row.
-    for case in ((199, 10, 1, 4), (130, 10, 1, 4), (100, 10, 1, 4), (200, 10, 41, 4)):
+    for small in ((199, 10, 1, 4), (130, 10, 1, 4), (100, 10, 1, 4), (200, 10, 41, 4)):
         try:
-            found = micro_batch(*case)
+            found = micro_batch(*small)
         except ValueError:
             continue
         return failed(
-            f"{gave(found, micro_batch, *case)}; the update needs {20 * case[1]} bytes, a row of "
-            f"accumulation {16 * case[1] + case[2]}: where one does not fit, raise ValueError"
+            f"{gave(found, micro_batch, *small)}; the update needs {20 * small[1]} bytes, a row of "
+            f"accumulation {16 * small[1] + small[2]}: where one does not fit, raise ValueError"
         )
     return passed("The largest micro-batch that fits; where none fits, you say so.")

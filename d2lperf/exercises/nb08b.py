@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from d2lperf.exercises import Feedback, call_text, checker, failed, gave, passed, show
 from d2lperf.exercises.values import as_list, as_number, as_whole, close, off
@@ -99,13 +100,13 @@ def check_interval(lost: Callable[..., float], best: Callable[..., float]) -> Fe
                     "interval on average"
                 )
         found = best(save_s, failure_s)
-        call, interval_s = gave(found, best, save_s, failure_s), as_number(found)
-        if interval_s is None or interval_s <= 0:
+        call, chosen_s = gave(found, best, save_s, failure_s), as_number(found)
+        if chosen_s is None or chosen_s <= 0:
             return failed(f"{call}; wanted are seconds")
         right = (2 * save_s * failure_s) ** 0.5
         least = _lost_s(right, save_s, failure_s)
-        if _lost_s(interval_s, save_s, failure_s) > least * (1 + 1e-6):
-            way = "shorter" if interval_s > right else "longer"
+        if _lost_s(chosen_s, save_s, failure_s) > least * (1 + 1e-6):
+            way = "shorter" if chosen_s > right else "longer"
             return failed(f"{call}; a {way} interval loses less")
     return passed("Young's interval: neither saving all the time nor repeating half the run.")
 
@@ -180,7 +181,7 @@ def _turns(orders: Sequence[Sequence[str]]) -> tuple[int, list[str]]:
     return turn, []
 
 
-def _wrong_tasks(order: Sequence[object], micro: int) -> str:
+def _wrong_tasks(order: Sequence[Any], micro: int) -> str:
     """Which tasks of a stage are not as they should be; "" where all are."""
     odd = [task for task in order if not isinstance(task, str) or not _TASK.fullmatch(task)]
     if odd:
@@ -214,7 +215,7 @@ def check_schedule(one_f_one_b: Callable[[int, int, int], list[str]]) -> Feedbac
             found = one_f_one_b(stage, stages, micro)
             order = as_list(found)
             problem = "wanted is a list" if order is None else _wrong_tasks(order, micro)
-            if problem:
+            if order is None or problem:
                 return failed(f"{call} gave {show(found, 100)}; {problem}")
             most = _in_flight(order)
             if most > stages - stage:

@@ -347,7 +347,7 @@ def check_compress(compress: Callable[..., tuple]) -> Feedback:
     ]
     for gradient, left, k in cases:
         given = torch.tensor(gradient), torch.tensor(left)
-        call, total = f"compress({gradient}, {left}, {k})", sum(given)
+        call, total = f"compress({gradient}, {left}, {k})", given[0] + given[1]
         found = compress(*given, k)
         parts = as_list(found, 3)
         if parts is None:

@@ -37,7 +37,8 @@ def check_amdahl(amdahl: Callable[[Sequence[tuple[float, float]]], float]) -> Fe
     Args:
         amdahl: function of pairs (share of the time, factor).
     """
-    cases = [[(0.5, 2)], [(0.2, 1e9)], [(0.3, 3), (0.6, 4)], [(1.0, 2.5)], [(0.1, 0.5)], []]
+    cases: list[list[tuple[float, float]]] = [[(0.5, 2)], [(0.2, 1e9)], [(0.3, 3), (0.6, 4)]]
+    cases += [[(1.0, 2.5)], [(0.1, 0.5)], []]
     for parts in cases:
         rest = 1 - sum(share for share, _ in parts)
         left = rest + sum(share / factor for share, factor in parts)
