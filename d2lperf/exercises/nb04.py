@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
 from d2lperf.exercises import Feedback, checker, failed, passed, show
-from d2lperf.exercises.patience import MEETING_S, NeverEnds, becomes, meeting, within_patience
+from d2lperf.exercises.patience import MEETING_S, NeverEnds, meeting, within_patience
 from d2lperf.exercises.values import as_list, close, off
 from d2lperf.timeline import Timeline
 
@@ -22,7 +21,6 @@ __all__ = [
     "check_in_groups",
     "check_most_at_once",
     "check_pipeline",
-    "check_prefetch",
     "check_run_graph",
     "check_waited_for",
 ]
@@ -508,98 +506,3 @@ def check_diagnose(diagnose: Callable[[Mapping[int, float]], tuple[dict, str]]) 
                 f"{what} the fractions {shown} are right, but {show(said)} is not the word"
             )
     return passed("Serial part, overhead, and what cannot be, told apart.")
-
-
-# ---------------------------------------------------------------------------------- prefetch
-
-
-class _Source:
-    """An iterator that counts what was taken from it; may raise in the end."""
-
-    def __init__(self, items: Iterable[Any], error: BaseException | None = None):
-        self.items, self.error, self.taken = iter(items), error, 0
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        try:
-            item = next(self.items)
-        except StopIteration:
-            if self.error is None:
-                raise
-            raise self.error from None
-        self.taken += 1
-        return item
-
-
-@checker
-def check_prefetch(prefetch: Callable[..., Generator]) -> Feedback:
-    """Check a generator that takes items ahead in a thread.
-
-    Args:
-        prefetch: function of an iterable and a depth that returns a generator.
-    """
-    before = set(threading.enumerate())
-    try:
-        return within_patience(lambda: _prefetch_feedback(prefetch, before))
-    except NeverEnds:
-        return failed("the loop over it waits for ever: what if decoding raises an error?")
-
-
-def _prefetch_feedback(prefetch: Callable[..., Generator], before: set) -> Feedback:
-    problem = _wrong_items(prefetch) or _lost_error(prefetch)
-    for depth in (1, 3):
-        problem = problem or _wrong_depth(prefetch, depth)
-    if problem:
-        return failed(problem)
-    mine = threading.current_thread()
-
-    def gone() -> bool:
-        return not [t for t in threading.enumerate() if t not in before and t is not mine]
-
-    if not becomes(gone):
-        return failed("the generator was closed, but its thread is still there")
-    return passed("In order, never too far ahead; errors come through, and no thread stays.")
-
-
-def _wrong_items(prefetch: Callable[..., Generator]) -> str:
-    """Which items did not come as they are; "" where all did."""
-    for items in ([1, 2, 3, 4, 5], [], [1, None, 0, False, None, 2]):
-        found = list(itertools.islice(prefetch(list(items), 2), len(items) + 1))
-        if found != items:
-            return f"of {items} the loop got {found}"
-    return ""
-
-
-def _lost_error(prefetch: Callable[..., Generator]) -> str:
-    """What is wrong when the data raise an error; "" where it comes through in its place."""
-    seen, problem = [], _Broken("image 2 is broken")
-    try:
-        for item in prefetch(_Source([0, 1], problem), 2):
-            seen.append(item)
-    except _Broken:
-        return "" if seen == [0, 1] else f"the error after the items 0 and 1 came after {seen}"
-    return "the data raised an error after two items, and the loop was not told"
-
-
-def _wrong_depth(prefetch: Callable[..., Generator], depth: int) -> str:
-    """What is wrong with how far ahead it takes; "" where nothing is. It is closed in the end."""
-    source = _Source(range(1000))
-    loaded = prefetch(source, depth)
-    first = next(loaded)
-    if first != 0:
-        return f"the first item was {show(first)}, not the first of the data"
-    if not becomes(lambda: source.taken >= 2):
-        return "nothing is taken ahead: the second item is loaded when it is asked for"
-    most = 1 + depth + 1
-    if becomes(lambda: source.taken > most, 0.3):
-        return (
-            f"with depth {depth}, {source.taken} items were taken when the loop had one: at "
-            f"most {most} (one used, {depth} ready, one that waits)"
-        )
-    rest = [next(loaded) for _ in range(5)]
-    if rest != [1, 2, 3, 4, 5]:
-        return f"the items after the first came as {rest}"
-    loaded.close()
-    return ""
