@@ -208,7 +208,7 @@ def all_reduce_s(
         way: as in `all_reduce_traffic`.
         workers: how many add up their data, each with a link of its own.
         nbytes: bytes of the data of each worker.
-        latency_s: seconds that a message is under way. Traffic that do not wait for each other
+        latency_s: seconds that a message is under way. Messages that do not wait for each other
             are under way at the same time.
         message_s: seconds that a message occupies its link, however small it is.
         bytes_per_s: bandwidth of a link in each direction.
