@@ -44,9 +44,10 @@ def check_both_ways_s(both_ways_s: Callable[..., float]) -> Feedback:
             that returns seconds.
     """
     cases = [
-        ("one link for both neighbours", (4, 16e6, 1e-5, 1e-10, False), 6e-5 + 2.4e-3),
+        ("one link for both neighbours", (4, 16e6, 1e-5, 1e-10, False), 12e-5 + 2.4e-3),
         ("a link for each neighbour", (4, 16e6, 1e-5, 1e-10, True), 6e-5 + 1.2e-3),
         ("messages alone", (8, 0, 1e-5, 1e-10, True), 14e-5),
+        ("messages alone on one link", (8, 0, 1e-5, 1e-10, False), 28e-5),
         ("bytes alone", (8, 1e9, 0.0, 1e-10, True), 0.0875),
         ("two workers have one neighbour each", (2, 1e6, 1e-5, 1e-9, True), 4e-5 + 1e-3),
         ("two workers, one link anyway", (2, 1e6, 1e-5, 1e-9, False), 4e-5 + 1e-3),

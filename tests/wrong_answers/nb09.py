@@ -31,7 +31,15 @@ WRONG = {
         "    return turns * (alpha + beta * nbytes / n)",
         # two workers have two links
         "def both_ways_s(n, nbytes, alpha, beta, own_links):\n"
-        "    return 2 * (n - 1) * (alpha + beta * nbytes / n / (2 if own_links else 1))",
+        "    messages = 1 if own_links else 2\n"
+        "    return 2 * (n - 1) * messages * (alpha + beta * nbytes / n / 2)",
+        # two messages on one link at the price of one
+        """\
+def both_ways_s(n, nbytes, alpha, beta, own_links):
+    messages = 2 if n == 2 else 1
+    links = 2 if own_links and n > 2 else 1
+    return 2 * (n - 1) * (messages * alpha + beta * nbytes / n / links)
+""",
         # two messages to one neighbour at the price of one
         """\
 def both_ways_s(n, nbytes, alpha, beta, own_links):
@@ -271,13 +279,13 @@ def both_ways_s(n, nbytes, alpha, beta, own_links):
         return turns * 2 * (alpha + beta * half)
     if own_links:
         return turns * (alpha + beta * half)
-    return turns * (alpha + 2 * beta * half)
+    return turns * (2 * alpha + 2 * beta * half)
 """,
         """\
 def both_ways_s(n, nbytes, alpha, beta, own_links):
     total = 0.0
     for turn in range(2 * (n - 1)):
-        for message in range(2 if n == 2 else 1):
+        for message in range(1 if own_links and n > 2 else 2):
             total += alpha
         total += beta * nbytes / n / (2 if own_links and n > 2 else 1)
     return torch.tensor(total)
