@@ -9,6 +9,7 @@ from typing_extensions import assert_type  # torch brings it
 import d2lperf
 from d2lperf.explaining.advice import Limit
 from d2lperf.measuring.predictions import Prediction, Predictions
+from d2lperf.measuring.sweeps import Crossing
 from d2lperf.measuring.verdict import Verdict
 from d2lperf.roofline import Estimate
 
@@ -48,6 +49,7 @@ def program() -> None:
     swept = d2lperf.sweep(lambda size: {"one": work, "other": work}, [1, 2], baseline="one")
     assert_type(swept, d2lperf.Sweep)
     assert_type(swept[1], d2lperf.Comparison)
+    assert_type(swept.crossing("other"), Crossing)
     assert_type(swept.plot(), Axes)
 
     predicted = d2lperf.predict("two against one", 2.0)

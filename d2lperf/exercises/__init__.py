@@ -15,12 +15,12 @@ from __future__ import annotations
 import functools
 import html
 import linecache
-import os
-import sysconfig
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from d2lperf.installed import is_installed
 
 __all__ = ["Feedback", "call_text", "checker", "failed", "gave", "not_attempted", "passed", "show"]
 
@@ -205,15 +205,8 @@ def _told(error: Exception, check: Callable) -> str:
 
 def _learners_line(error: Exception, check: Callable) -> tuple[int, str] | None:
     """Number and text of the innermost line outside the checker and all that is installed."""
-    paths = sysconfig.get_paths()
-    installed = [paths["stdlib"], paths["purelib"], paths["platlib"]]
-    installed.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    foreign = tuple(os.path.abspath(path) + os.sep for path in installed)
     for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
         name = frame.f_code.co_filename
-        if name == check.__code__.co_filename or name.startswith("<frozen"):
-            continue
-        if os.path.abspath(name).startswith(foreign):
-            continue
-        return number, linecache.getline(name, number).strip()
+        if name != check.__code__.co_filename and not is_installed(name):
+            return number, linecache.getline(name, number).strip()
     return None

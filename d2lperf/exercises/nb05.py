@@ -17,10 +17,10 @@ from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
 from d2lperf.exercises.values import as_list, as_number, as_whole, close, off
 
 __all__ = [
+    "check_blocks_time",
     "check_cache_steps",
     "check_decode_batch",
     "check_lines_touched",
-    "check_most_terms",
     "check_ridge",
     "check_roofline_time",
 ]
@@ -100,12 +100,12 @@ def _ridge_here(ridge: Callable[..., float]) -> str:
     n, length = 512, 2**23
     a, b = torch.rand(2, n, n)
     x, y, z = torch.rand(3, length)
-    arguments = (lambda: a @ b, 2 * n**3, lambda: torch.add(x, y, out=z), 3 * 4 * length)
+    arguments = (lambda: a @ b, 2 * n**3, lambda: torch.add(x, y, out=z), 4 * 4 * length)
     here = float(ridge(*arguments, time.perf_counter))
     return (
         f"Your machine's ridge: {here:.3g} FLOPs per byte, with {torch.get_num_threads()} "
-        f"thread(s). Square float32 products, which have n / 6, are bound by memory below "
-        f"n = {math.ceil(6 * here)} in this model."
+        f"thread(s). Square float32 products, which have n / 8, are bound by memory below "
+        f"n = {math.ceil(8 * here)} in this model."
     )
 
 
@@ -220,27 +220,33 @@ def _powers(sizes: Sequence[int]) -> str:
     return f"[{', '.join(texts)}]"
 
 
-# ------------------------------------------------------------------------------------- overflow
+# ------------------------------------------------------------------------------------- blocks
 
 
 @checker
-def check_most_terms(most_terms: Callable[[int, int], int]) -> Feedback:
-    """Check how many products of integers an accumulator can surely add.
+def check_blocks_time(
+    blocks_time: Callable[[int, int, int, float, float, float], float],
+) -> Feedback:
+    """Check the predicted time of several passes over an array in blocks.
 
     Args:
-        most_terms: function of the bits of the signed factors and of the signed accumulator.
+        blocks_time: function of the bytes of the array and of a block, the passes, the bandwidths
+            of memory and of the cache in B/s, and the seconds of overhead; returns seconds.
     """
-    for bits, accumulator in ((8, 32), (8, 16), (4, 16), (16, 64), (8, 24)):
-        right = (2 ** (accumulator - 1) - 1) // 4 ** (bits - 1)
-        found = most_terms(bits, accumulator)
-        # The largest case is beyond what floating-point numbers can tell apart.
-        if as_number(found) != right:
+    cases = [(2**27, 2**18, 8, 2e10, 8e10, 1e-6), (2**27, 2**18, 1, 2e10, 8e10, 1e-6)]
+    cases += [(2**20, 2**12, 4, 1e10, 4e10, 2e-6), (1000, 300, 3, 1e9, 4e9, 1e-6)]
+    for case in cases:
+        size, block, passes, memory, cache, overhead = case
+        calls = passes * math.ceil(size / block)
+        parts = (2 * size / memory, (passes - 1) * 2 * size / cache, calls * overhead)
+        found = blocks_time(*case)
+        if not close(found, sum(parts)):
             return failed(
-                f"{gave(found, most_terms, bits, accumulator)}, which is {off(found, right)}: "
-                f"compare the largest product of two {bits}-bit integers with the largest "
-                f"{accumulator}-bit one"
+                f"{gave(found, blocks_time, *case)}, which is {off(found, sum(parts))}: how often "
+                "does each block come from memory, and from the cache? In how many calls? Each "
+                "byte is read and written"
             )
-    return passed("So products of int8 are summed in int32: 16 bits hold a single worst product.")
+    return passed("The three parts of section 2 add up.")
 
 
 # ------------------------------------------------------------------------------------- decoding
@@ -265,4 +271,4 @@ def check_decode_batch(decode_batch: Callable[[float, float, int], int]) -> Feed
                 f"{gave(found, decode_batch, *case)}, which is {off(found, right)}: a weight takes "
                 f"{size / bandwidth:.3g} s to read, and 2 FLOPs for each row take {2 / rate:.3g} s"
             )
-    return passed("Below this batch, more rows cost almost no time.")
+    return passed("Below this batch, reading the weights takes longer than the arithmetic.")

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from d2lperf.exercises import Feedback, call_text, checker, failed, gave, passed, show
-from d2lperf.exercises.values import as_list, as_number, as_whole, close, off
+from d2lperf.exercises.values import as_list, as_whole, close, off
 
-__all__ = ["check_cheaper", "check_held", "check_interval", "check_micro", "check_schedule"]
+__all__ = ["check_cheaper", "check_devices", "check_held", "check_micro", "check_schedule"]
 
 
 # -------------------------------------------------------------------------------------- held
@@ -49,6 +49,54 @@ def check_held(held: Callable[..., float]) -> Feedback:
     return passed("What is sharded is divided by the ranks, the rest is there on each of them.")
 
 
+# ----------------------------------------------------------------------------------- devices
+
+
+def _fits(n: int, parameters: int, kept: int, memory: int) -> bool:
+    """Whether both moments of a step with Adam in 32 bits fit; exact for whole numbers."""
+    return 12 * parameters + n * kept <= n * memory and 16 * parameters <= n * memory
+
+
+@checker
+def check_devices(fewest_devices: Callable[[int, int, int], int | None]) -> Feedback:
+    """Check the fewest processes with which a model's training step fits.
+
+    Args:
+        fewest_devices: function of the number of parameters, the bytes of the activations in each
+            process and the bytes of a device that returns a whole number or None.
+    """
+    for parameters, kept, memory in [
+        (1_000, 0, 4_000),  # the end of the backward pass decides, and just fits
+        (1_000, 4_000, 16_000),  # both moments just fit
+        (1_000, 10_000, 16_000),  # its beginning decides, and just fits
+        (1_000, 10_001, 16_000),
+        (7_000_000_000, 38_000_000_000, 80_000_000_000),
+        (7_000_000_000, 60_000_000_000, 80_000_000_000),
+        (175_000_000_000, 20_000_000_000, 80_000_000_000),
+        (1_000, 15_999, 16_000),
+        (1_000, 16_000, 16_000),  # activations alone fill the device
+        (1_000, 20_000, 16_000),
+    ]:
+        found = fewest_devices(parameters, kept, memory)
+        call = gave(found, fewest_devices, parameters, kept, memory)
+        if kept >= memory:
+            if found is not None:
+                return failed(f"{call}; the activations leave no memory, whatever the number")
+            continue
+        n = as_whole(found)
+        if n is None or n < 1:
+            return failed(f"{call}; wanted is a whole number from 1: some number is enough")
+        if not _fits(n, parameters, kept, memory):
+            begins, ends = 12 * parameters / n + kept, 16 * parameters / n
+            return failed(
+                f"{call}; each then holds {begins:,.0f} bytes when the backward pass begins and "
+                f"{ends:,.0f} when it ends"
+            )
+        if n > 1 and _fits(n - 1, parameters, kept, memory):
+            return failed(f"{call}; these are enough, but fewer would be")
+    return passed("Both moments fit, and activations do not shrink with the number of devices.")
+
+
 # ------------------------------------------------------------------------------------- micro
 
 
@@ -70,45 +118,6 @@ def check_micro(fewest: Callable[[int, float], int]) -> Feedback:
         if micro > 1 and (stages - 1) / (micro + stages - 2) <= share + 1e-12:
             return failed(f"{call}; these are enough, but fewer would be")
     return passed("Enough to fill the pipeline, and no more.")
-
-
-# ---------------------------------------------------------------------------------- interval
-
-
-def _lost_s(interval_s: float, save_s: float, failure_s: float) -> float:
-    """Seconds lost in each second of training: saving, and half an interval for each failure."""
-    return save_s / interval_s + interval_s / 2 / failure_s
-
-
-@checker
-def check_interval(lost: Callable[..., float], best: Callable[..., float]) -> Feedback:
-    """Check what saving and failing cost, and the interval at which that is least.
-
-    Args:
-        lost: function of the interval between checkpoints, the time to save one and the mean
-            time between failures, all in seconds; returns the share of the time that is lost.
-        best: function of the last two that returns the best interval in seconds.
-    """
-    for save_s, failure_s in [(10.0, 86_400.0), (60.0, 36_000.0), (1.0, 3600.0)]:
-        for interval_s in (100.0, 1000.0, 3000.0):
-            wanted = _lost_s(interval_s, save_s, failure_s)
-            found = lost(interval_s, save_s, failure_s)
-            if not close(found, wanted):
-                return failed(
-                    f"{gave(found, lost, interval_s, save_s, failure_s)}, which is "
-                    f"{off(found, wanted)}: each interval costs one saving; each failure half an "
-                    "interval on average"
-                )
-        found = best(save_s, failure_s)
-        call, chosen_s = gave(found, best, save_s, failure_s), as_number(found)
-        if chosen_s is None or chosen_s <= 0:
-            return failed(f"{call}; wanted are seconds")
-        right = (2 * save_s * failure_s) ** 0.5
-        least = _lost_s(right, save_s, failure_s)
-        if _lost_s(chosen_s, save_s, failure_s) > least * (1 + 1e-6):
-            way = "shorter" if chosen_s > right else "longer"
-            return failed(f"{call}; a {way} interval loses less")
-    return passed("Young's interval: neither saving all the time nor repeating half the run.")
 
 
 # ----------------------------------------------------------------------------------- cheaper

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sysconfig
 import threading
 from collections import Counter
 from pathlib import Path
@@ -11,13 +10,12 @@ from types import FrameType, TracebackType
 import torch
 
 from d2lperf import _compat
+from d2lperf.installed import OURS, is_installed
 
 __all__ = ["StackSampler"]
 
 EVERY_S = 1e-3
-OURS = str(Path(__file__).parents[1])
 TORCH = str(Path(torch.__file__).parent)
-LIBRARIES = tuple({sysconfig.get_paths()[key] for key in ("stdlib", "platstdlib", "purelib")})
 
 
 class StackSampler:
@@ -76,7 +74,7 @@ def name_of(frame: FrameType) -> str | None:
         if file.startswith(OURS):
             return None
         loading |= file.startswith(str(Path(TORCH, "utils", "data")))
-        if not file.startswith((TORCH, *LIBRARIES)):
+        if not (is_installed(file) or file.startswith(TORCH)):
             via = " in a DataLoader" if loading else ""
             return f"{at.f_code.co_name} ({Path(file).name}:{at.f_code.co_firstlineno}){via}"
         at = at.f_back

@@ -427,3 +427,28 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
 
         mean, low, high = map(calls, (found.ratio, found.low, found.high))
         return BreakEven(name, other, mean, low, high, found.verdict)
+
+    def against(self, earlier: Comparison) -> pd.DataFrame:
+        """Compare this run with an earlier one, such as before an update: what has changed?
+
+        Times of two days cannot be compared, because the machine's speed differs; times relative
+        to the baseline can. Below 1 the function has become faster relative to the baseline.
+
+        Returns:
+            A `pandas.DataFrame`: for each function in both runs its ratio `earlier` and `now`, the
+            `change`, and its interval, `low` to `high`: where it holds 1, no change was found.
+        """
+        import pandas as pd
+
+        shared = [n for n in self.names if n in earlier.names and n != self.baseline]
+        if self.baseline != earlier.baseline or not shared:
+            found = " and ".join(f"{run.baseline!r} of {run.names}" for run in (self, earlier))
+            raise ValueError(f"two runs must share the baseline and another function: {found}.")
+        rows = {}
+        for name in shared:
+            then, now = earlier[name], self[name]
+            # The errors of two runs are independent: both at their ends is rarer than either.
+            low, high = now.low / then.high, now.high / then.low if then.low else math.inf
+            rows[name] = [then.ratio, now.ratio, now.ratio / then.ratio, low, high]
+        columns = ["earlier", "now", "change", "low", "high"]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)

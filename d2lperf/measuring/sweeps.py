@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 
-from d2lperf.formats import Shown, Table, format_value
+from d2lperf.formats import Shown, Table, format_estimate, format_value
 from d2lperf.measuring.results import Comparison
 from d2lperf.measuring.saved import Saved, decoded, encoded
 from d2lperf.measuring.verdict import BASELINE, Ratio
@@ -18,6 +20,30 @@ from d2lperf.measuring.verdict import BASELINE, Ratio
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
+
+
+@dataclass(frozen=True, repr=False)
+class Crossing:
+    """Where the time ratio of two functions crosses 1, in the unit of the sweep's values.
+
+    Attributes:
+        name, other: the two functions.
+        value: the estimate, by straight lines between the logarithms; nan where none was found.
+        low, high: neighbouring values of the sweep between which it crosses for certain: at both
+            the interval of the ratio lies beyond 1, on different sides. 0 and inf: none found.
+    """
+
+    name: str
+    other: str
+    value: float = math.nan
+    low: float = 0.0
+    high: float = math.inf
+
+    def __repr__(self) -> str:
+        if math.isnan(self.value):
+            return f"{self.name} against {self.other}: no crossing found"
+        where = format_estimate(self.value, self.low, self.high)
+        return f"{self.name} against {self.other}: crosses at {where}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -77,6 +103,47 @@ class Sweep(Shown, Saved):
         keys = [value if _is_number(value) else str(value) for value in self.values]
         return pd.concat(frames, keys=keys, names=[self.label])
 
+    def crossing(self, name: str | None = None) -> Crossing:
+        """Return where the ratio of a function to the baseline crosses 1.
+
+        Args:
+            name: the function; may be left out if only one was compared with the baseline.
+
+        Raises:
+            ValueError: the values are not positive numbers in order, the name is needed, or the
+                ratio crosses 1 more than once.
+        """
+        name = self._other() if name is None else name
+        numbers = [value for value in self.values if _is_number(value) and value > 0]
+        if len(numbers) < len(self.values) or numbers != sorted(set(numbers)):
+            raise ValueError(
+                f"a crossing needs positive {self.label}s in ascending order, but they are "
+                f"{self.values}."
+            )
+        ratios = [run[name] for run in self]
+        # Only a ratio whose whole interval lies on one side of 1 counts.
+        sides = [(value, r) for value, r in zip(numbers, ratios) if r.high < 1 or r.low > 1]
+        pairs = list(itertools.pairwise(sides))
+        turns = [
+            (left, right) for left, right in pairs if (left[1].high < 1) != (right[1].high < 1)
+        ]
+        baseline = self.comparisons[0].baseline if self.comparisons else ""
+        if not turns:
+            return Crossing(name, baseline)
+        if len(turns) > 1:
+            places = ", ".join(f"between {left[0]:g} and {right[0]:g}" for left, right in turns)
+            raise ValueError(f"the ratio of {name!r} crosses 1 more than once: {places}.")
+        (low, _), (high, _) = turns[0]
+        inside = [(v, r) for v, r in zip(numbers, ratios) if low <= v <= high]
+        return Crossing(name, baseline, _crosses_one(inside), low, high)
+
+    def _other(self) -> str:
+        names = [f.name for run in self.comparisons[:1] for f in run.values()]
+        others = [name for name in names if name != self.comparisons[0].baseline]
+        if len(others) != 1:
+            raise ValueError(f"name the function whose crossing is meant, one of {others}.")
+        return others[0]
+
     def plot(self, ax: Axes | None = None, *, palette: Mapping[str, str] | None = None) -> Axes:
         """Draw each function's time relative to the baseline, with its intervals, as a curve.
 
@@ -127,3 +194,15 @@ def _same(there: Any, asked: Any) -> bool:
     if isinstance(there, tuple) and isinstance(asked, tuple):
         return len(there) == len(asked) and all(map(_same, there, asked))
     return bool(there == asked)
+
+
+def _crosses_one(points: list[tuple[float, Ratio]]) -> float:
+    """The first value at which the line through the points crosses 1, both axes logarithmic."""
+    for (left, first), (right, second) in itertools.pairwise(points):
+        start, end = math.log(first.ratio), math.log(second.ratio)
+        if start == 0:
+            return float(left)
+        if start * end < 0:
+            share = start / (start - end)
+            return math.exp(math.log(left) + share * (math.log(right) - math.log(left)))
+    return float(points[-1][0])

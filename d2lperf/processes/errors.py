@@ -7,7 +7,6 @@ cause, and not what the other workers said about a lost connection.
 import os
 import pickle
 import re
-import sysconfig
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,9 +17,8 @@ import cloudpickle
 import torch.distributed as dist
 
 from d2lperf import _compat
+from d2lperf.installed import OURS, is_installed
 
-_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_LIBRARIES = (_OURS, "<frozen", *map(sysconfig.get_path, ("stdlib", "purelib", "platlib")))
 _COLLECTIVES = os.path.dirname(dist.__file__) + os.sep
 _CELL = re.compile(r"ipykernel|<ipython-input")  # names that kernels give to a cell's code
 # What gloo, NCCL and the store say when another rank is gone, or did not come in time.
@@ -73,12 +71,12 @@ class Failure(NamedTuple):
 def place_of(verb: str, frames: Sequence[traceback.FrameSummary]) -> Place:
     """Return where in the user's code that is, the innermost call first."""
     theirs = list(frames)
-    ours = [i for i, frame in enumerate(theirs) if frame.filename.startswith(_OURS)]
+    ours = [i for i, frame in enumerate(theirs) if frame.filename.startswith(OURS)]
     if ours:  # before our first frame stands the code of the fork server
         theirs = theirs[ours[0] :]
     words = []
     for frame in reversed(theirs):
-        if not frame.filename.startswith(_LIBRARIES):
+        if not is_installed(frame.filename):
             file = "cell" if _CELL.search(frame.filename) else os.path.basename(frame.filename)
             words.append(f"{file}, line {frame.lineno}, in {frame.name}: {frame.line}")
     text = f"{verb} " + ("\n    called from ".join(words) or "not in the function yet")
@@ -88,7 +86,7 @@ def place_of(verb: str, frames: Sequence[traceback.FrameSummary]) -> Place:
 def described(error: BaseException) -> Failure:
     """Return what the kernel has to know of an error."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_OURS):
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(OURS):
         frames = frames.tb_next
     others = [_said_of_others(one) for one in _chain(error)]
     return Failure(

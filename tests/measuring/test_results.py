@@ -456,7 +456,33 @@ def test_break_even_may_be_the_first_call():
     assert "never (slower)" in str(found.break_even("eager", "fast"))
 
 
-# ------------------------------------------------------------------------------- many sizes
+# --------------------------------------------------------------------- two runs, many sizes
+
+
+def test_two_runs_are_compared_by_their_ratios(path):
+    earlier = made({"eager": 1.0, "scripted": 0.8, "gone": 1.0}, seed=1, machine=describe_machine())
+    # The whole machine is twice as slow; scripted has lost its lead.
+    now = made({"eager": 2.0, "scripted": 2.0, "new": 1.0}, seed=2, machine=describe_machine())
+    found = now.against(read_back(earlier, path))
+    assert list(found.index) == ["scripted"]
+    row = found.loc["scripted"]
+    assert 1.2 < row.low < row.change < row.high and row.change == pytest.approx(1.25, rel=0.01)
+    assert (row.earlier, row.now) == (earlier["scripted"].ratio, now["scripted"].ratio)
+    row = now.against(now).loc["scripted"]
+    assert row.low < row.change == 1 < row.high
+
+
+def test_two_runs_without_intervals_leave_the_change_open():
+    few = made({"a": 1.0, "b": 2.0}, n=1)
+    row = few.against(few).loc["b"]
+    assert (row.low, row.change, row.high) == (0, 1, math.inf)
+
+
+def test_runs_that_share_nothing_are_refused(three):
+    with pytest.raises(ValueError, match="share the baseline"):
+        three.against(made({"eager": 1.0, "other": 1.0}))
+    with pytest.raises(ValueError, match="share the baseline"):
+        three.against(made({"scripted": 1.0, "eager": 1.0}))
 
 
 def sizes(**options):
@@ -553,6 +579,37 @@ def test_saving_leaves_the_whole_old_file_or_the_whole_new_one(path, monkeypatch
     with pytest.raises(OSError, match="no space"):
         sizes().save(path)
     assert path.read_text() == before and [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def crossing_at(ratios):
+    runs = [made({"eager": 1.0, "fused": ratio}) for ratio in ratios.values()]
+    return Sweep("rows", list(ratios), runs)
+
+
+def test_a_crossing_is_found_with_its_interval():
+    found = crossing_at({10: 2.0, 100: 1.25, 1000: 0.8, 10_000: 0.5}).crossing()
+    assert (found.name, found.other) == ("fused", "eager")
+    assert found.value == pytest.approx(math.sqrt(100 * 1000), rel=0.02)
+    assert (found.low, found.high) == (100, 1000)
+    assert str(found).startswith("fused against eager: crosses at 31") and "[100, 1,000]" in str(
+        found
+    )
+    # An interval that holds 1 decides nothing: the ends are the neighbours that do.
+    wide = crossing_at({10: 2.0, 100: 1.0, 1000: 0.5}).crossing("fused")
+    assert (wide.low, wide.high) == (10, 1000)
+
+
+def test_what_is_no_crossing_is_told():
+    none = crossing_at({10: 2.0, 100: 1.5}).crossing()
+    assert math.isnan(none.value) and (none.low, none.high) == (0, math.inf)
+    assert "no crossing found" in str(none)
+    with pytest.raises(ValueError, match="more than once: between 1 and 2, between 2 and 3"):
+        crossing_at({1: 2.0, 2: 0.5, 3: 2.0}).crossing()
+    with pytest.raises(ValueError, match="ascending order"):
+        crossing_at({2: 2.0, 1: 0.5}).crossing()
+    several = Sweep("rows", [1], [made({"a": 1.0, "b": 2.0, "c": 3.0})])
+    with pytest.raises(ValueError, match=r"one of \['b', 'c'\]"):
+        several.crossing()
 
 
 def test_a_sweep_without_values_says_so():

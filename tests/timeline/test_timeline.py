@@ -67,6 +67,19 @@ def test_busy_time_counts_nested_spans_once():
     assert (t.busy_fraction("a"), t.busy_fraction("b")) == (0.75, 0.25)
 
 
+def test_busy_frame_counts_nested_spans_once_where_a_sum_over_spans_does_not():
+    t = nested()
+    frame = t.busy_frame()
+    assert frame.to_dict("list") == {
+        "lane": ["a", "b"],
+        "device": ["CPU", "disk"],
+        "spans": [4, 2],
+        "busy_s": [6.0, 2.0],
+        "busy_fraction": [0.75, 0.25],
+    }
+    assert t.to_frame().groupby("lane").duration_s.sum()["a"] == 7.5
+
+
 def test_overlap_is_a_fraction_of_the_less_busy_lane():
     t = Timeline.from_spans([("a", 0, 10, "long"), ("b", 8, 4, "short"), ("c", 20, 1, "late")])
     assert t.overlap("long", "short") == t.overlap("short", "long") == 0.5
@@ -143,6 +156,7 @@ def test_span_takes_the_time_of_a_block_and_nests():
         lambda t: t.lanes,
         lambda t: t.devices,
         lambda t: t.spans,
+        lambda t: t.busy_frame(),
         lambda t: t.to_frame(),
         lambda t: t.overlap("x 0", "x 0"),
         repr,
@@ -253,7 +267,7 @@ def test_an_empty_timeline_says_so(ask):
     with pytest.raises(TimelineError, match=r"has no spans.*adds one"):
         ask(t)
     assert (t.spans, t.lanes, t.devices, len(t)) == ([], [], [], 0)
-    assert repr(t) == "timeline: 0 spans" and t.to_frame().empty
+    assert repr(t) == "timeline: 0 spans" and t.to_frame().empty and t.busy_frame().empty
 
 
 @pytest.mark.parametrize(
@@ -295,7 +309,7 @@ def test_blocks_of_one_lane_that_cross_get_lanes_of_their_own(tmp_path):
         ("b", "x (3)", 0),
         ("c", "x (4)", 0),
     ]
-    assert t.busy_s("x (3)") > 0 and len(t.to_frame()) == 4
+    assert t.busy_s("x (3)") > 0 and len(t.to_frame()) == len(t.busy_frame()) == 4
     t.save(tmp_path / "t.json")
     check_trace(tmp_path / "t.json")
     assert same(Timeline.load(tmp_path / "t.json"), t)
