@@ -16,7 +16,7 @@ MOST_NAMES = 39  # public names of the package
 MOST_LINES = 600  # of a file
 
 LEAVES = {"_version", "_compat", "_messages", "measuring.stats", "formats", "timeline.intervals"}
-LEAVES |= {"book", "costs", "data", "files", "progress", "requirements"}
+LEAVES |= {"book", "costs", "data", "files", "installed", "progress", "requirements"}
 LEAVES |= {f"counting.{name}" for name in ("classes", "counter", "places", "products")}
 # Room -> other rooms, or modules of them, that it may import when it is imported itself. A room is
 # a folder or a module of the package; inside a folder everything may be used, but not in a circle.
@@ -30,13 +30,21 @@ ARROWS = {
     "book": set(),
     "device": {"_compat"},
     "files": set(),
+    "installed": set(),
     "formats": set(),
     "machine": {"_version", "device", "formats"},
     "stopwatch": {"device", "formats"},
     "plotting": {"formats"},
     "measuring": {"_version", "device", "files", "formats", "machine", "progress"},
     "timeline": {"_compat", "device", "files", "formats"},
-    "processes": {"_compat", "device", "machine", "measuring.neighbours", "measuring.sampling"},
+    "processes": {
+        "_compat",
+        "device",
+        "installed",
+        "machine",
+        "measuring.neighbours",
+        "measuring.sampling",
+    },
     "costs": set(),
     "counting": {"_compat"},
     "peak": {"machine"},
@@ -52,10 +60,19 @@ ARROWS = {
     },
     "datasheets": {"ceilings"},
     "roofline": {"ceilings", "counting", "plotting"},
-    "explaining": {"_compat", "ceilings", "counting", "device", "formats", "measuring", "roofline"},
+    "explaining": {
+        "_compat",
+        "ceilings",
+        "counting",
+        "device",
+        "formats",
+        "installed",
+        "measuring",
+        "roofline",
+    },
     "magics": {"measuring", "stopwatch"},
     "__main__": {"datasheets", "explaining", "formats", "machine"},
-    "exercises": set(),
+    "exercises": {"installed"},
     "": {"_messages", "_version"},  # the package itself: its list of names, loaded at first use
 }
 # These are functions of their arguments alone: no clock, no printing, no device.
