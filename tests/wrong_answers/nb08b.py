@@ -33,28 +33,35 @@ def fewest(stages, share):
     return max(1, math.ceil((stages - 1) / share))
 """,
     ],
-    "interval": [
-        # a failure costs the whole interval
-        "def lost(interval_s, save_s, failure_s):\n"
-        "    return save_s / interval_s + interval_s / failure_s\n"
-        "def best(save_s, failure_s):\n"
-        "    return (save_s * failure_s) ** 0.5",
-        # the square root without the two
-        "def lost(interval_s, save_s, failure_s):\n"
-        "    return save_s / interval_s + interval_s / 2 / failure_s\n"
-        "def best(save_s, failure_s):\n"
-        "    return (save_s * failure_s) ** 0.5",
-        # as rarely as possible
-        "def lost(interval_s, save_s, failure_s):\n"
-        "    return save_s / interval_s + interval_s / 2 / failure_s\n"
-        "def best(save_s, failure_s):\n"
-        "    return failure_s",
-        # saving without failures
+    "devices": [
+        # the activations are forgotten
+        "def fewest_devices(parameters, kept, memory):\n"
+        "    return None if kept >= memory else math.ceil(16 * parameters / memory)",
+        # all at once: gradients and activations do not meet
         """\
-def lost(interval_s, save_s, failure_s):
-    return save_s / interval_s
-def best(save_s, failure_s):
-    return math.sqrt(2 * save_s * failure_s)
+def fewest_devices(parameters, kept, memory):
+    if kept >= memory:
+        return None
+    return math.ceil(16 * parameters / (memory - kept))
+""",
+        # only the first moment
+        """\
+def fewest_devices(parameters, kept, memory):
+    if kept >= memory:
+        return None
+    return math.ceil(12 * parameters / (memory - kept))
+""",
+        # the activations are divided, too
+        """\
+def fewest_devices(parameters, kept, memory):
+    return math.ceil(max(12 * parameters + kept, 16 * parameters) / memory)
+""",
+        # one more than enough
+        """\
+def fewest_devices(parameters, kept, memory):
+    if kept >= memory:
+        return None
+    return 1 + max(12 * parameters // (memory - kept), 16 * parameters // memory)
 """,
     ],
     "cheaper": [
@@ -124,26 +131,24 @@ def fewest(stages, share):
     return next(m for m in itertools.count(1) if idle <= share * (m + idle) + 1e-9)
 """,
     ],
-    "interval": [
-        # a search instead of a formula
+    "devices": [
+        # tries one number after the other
         """\
-def lost(interval_s, save_s, failure_s):
-    return save_s / interval_s + 0.5 * interval_s / failure_s
-def best(save_s, failure_s):
-    low, high = 1.0, failure_s
-    for _ in range(200):
-        a, b = low + (high - low) / 3, high - (high - low) / 3
-        if lost(a, save_s, failure_s) < lost(b, save_s, failure_s):
-            high = b
-        else:
-            low = a
-    return low
+def fewest_devices(parameters, kept, memory):
+    n = 1
+    while kept < memory:
+        if max(12 * parameters / n + kept, 16 * parameters / n) <= memory:
+            return n
+        n += 1
+    return None
 """,
+        # whole numbers, of torch's type
         """\
-def lost(interval_s, save_s, failure_s):
-    return torch.tensor(save_s / interval_s) + interval_s / (2 * failure_s)
-def best(save_s, failure_s):
-    return torch.tensor(2 * save_s * failure_s).sqrt()
+def fewest_devices(parameters, kept, memory):
+    if memory <= kept:
+        return None
+    needs = [-(-12 * parameters // (memory - kept)), -(-16 * parameters // memory)]
+    return torch.tensor(needs).max()
 """,
     ],
     "cheaper": [
