@@ -62,19 +62,31 @@ def cache_steps(sizes, bandwidths):
     return steps
 """,
     ],
-    "most_terms": [
-        # the largest factor is 127, but -128 times -128 is larger than 127 times 127
-        "def most_terms(bits, accumulator):\n"
-        "    largest = 2 ** (bits - 1) - 1\n"
-        "    return (2 ** (accumulator - 1) - 1) // largest**2",
-        # unsigned accumulator
-        "def most_terms(bits, accumulator):\n    return (2**accumulator - 1) // 4 ** (bits - 1)",
-        # one too many where it divides
-        "def most_terms(bits, accumulator):\n    return 2 ** (accumulator - 1) // 4 ** (bits - 1)",
-        # rounded by floating-point numbers
+    "blocks_time": [
+        # every pass from the cache
         """\
-def most_terms(bits, accumulator):
-    return round(2 ** (accumulator - 1) / 4 ** (bits - 1))
+def blocks_time(size, block, passes, memory, cache, overhead):
+    calls = passes * math.ceil(size / block)
+    return passes * 2 * size / cache + calls * overhead
+""",
+        # one call for each block
+        """\
+def blocks_time(size, block, passes, memory, cache, overhead):
+    moved = 2 * size
+    calls = math.ceil(size / block)
+    return moved / memory + (passes - 1) * moved / cache + calls * overhead
+""",
+        # what is written does not count
+        """\
+def blocks_time(size, block, passes, memory, cache, overhead):
+    calls = passes * math.ceil(size / block)
+    return size / memory + (passes - 1) * size / cache + calls * overhead
+""",
+        # the last block forgotten
+        """\
+def blocks_time(size, block, passes, memory, cache, overhead):
+    calls = passes * (size // block)
+    return 2 * size / memory + (passes - 1) * 2 * size / cache + calls * overhead
 """,
     ],
     "decode_batch": [
@@ -174,6 +186,8 @@ def ridge(product, flops, addition, size, clock):
         # the best of five loops
         """\
 def ridge(product, flops, addition, size, clock):
+    import timeit
+
     best = {}
     for fn in (product, addition):
         fn()
@@ -212,16 +226,21 @@ def cache_steps(sizes, bandwidths):
                  if falls[i] and (i == 0 or not falls[i - 1]))
 """,
     ],
-    "most_terms": [
-        # one after another, in steps
+    "blocks_time": [
+        # block after block
         """\
-def most_terms(bits, accumulator):
-    worst = (-(2 ** (bits - 1))) ** 2
-    return divmod(2 ** (accumulator - 1) - 1, worst)[0]
+def blocks_time(size, block, passes, memory, cache, overhead):
+    total = 0.0
+    for begin in range(0, size, block):
+        moved = 2 * min(block, size - begin)
+        total += moved / memory + (passes - 1) * moved / cache + passes * overhead
+    return total
 """,
+        # whole numbers, and an array of one number
         """\
-def most_terms(bits, accumulator):
-    return int("1" * (accumulator - 1), 2) >> 2 * (bits - 1)
+def blocks_time(size, block, passes, memory, cache, overhead):
+    parts = [1 / memory, (passes - 1) / cache]
+    return np.array([2 * size * sum(parts) - passes * (-size // block) * overhead])
 """,
     ],
     "decode_batch": [
