@@ -1,11 +1,13 @@
 """What travels between two processes: a pickle, and the memory of tensors and arrays beside it."""
 
 import io
+import marshal
 import os
 import pickle
 from collections.abc import Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
+from types import CodeType
 from typing import Any
 
 import cloudpickle
@@ -16,9 +18,13 @@ from d2lperf.processes.errors import WorkerError
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Cloudpickle that does not copy the memory of tensors."""
+    """Cloudpickle that does not copy the memory of tensors, and keeps the file names of code."""
 
     def reducer_override(self, x: Any) -> Any:
+        # From 3.1.3 on, cloudpickle writes "<dynamic-code>" for the file: a worker's traceback
+        # would have no source. The workers run this very Python, which marshal needs.
+        if isinstance(x, CodeType):
+            return marshal.loads, (marshal.dumps(x),)
         if type(x) is torch.Tensor and not vars(x):
             with suppress(TypeError, RuntimeError):  # dtypes, layouts, devices that NumPy lacks
                 return torch.from_numpy, (x.numpy(),)
