@@ -26,7 +26,7 @@ __all__ = [
 # ----------------------------------------------------------------------------- largest_batch
 
 _MOST_ROWS = 4096  # that the learner's measurements may use
-_WIDTH = 512  # of the network of section 1
+_WIDTH = 256  # of the network of section 1
 
 
 class _Step:
