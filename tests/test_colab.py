@@ -1,12 +1,11 @@
 """`make colab` without the environment: a stand-in plays git, Jupyter and pip."""
 
 import json
-import sys
 from datetime import datetime, timedelta, timezone
 
 import colab
 import pytest
-from environments import Failed, run
+from environments import Failed
 
 BEGAN = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 NAMES = ("00-start-here.ipynb", "01-measuring.ipynb", "02-compilers.ipynb")
@@ -55,23 +54,6 @@ def rows(out):
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
-def test_the_time_of_the_set_up_cell_is_read_from_the_notebook(tmp_path):
-    (tmp_path / "a.ipynb").write_text(executed(2.5))
-    assert colab.time_of_setup(tmp_path / "a.ipynb") == 2.5
-
-
-def test_all_to_the_end_in_time_is_success_and_no_notebook_is_not(stand_in, capsys):
-    assert colab.main([]) == 0
-    out = capsys.readouterr().out
-    assert "\n| notebook | set-up cell, s (20 at most) | in all, s | result |\n" in out
-    found = rows(out)
-    assert [row[0] + ".ipynb" for row in found] == list(NAMES)
-    assert {row[3] for row in found} == {"to the end"}
-    assert colab.main(["01"]) == 0
-    assert [row[0] for row in rows(capsys.readouterr().out)] == ["01-measuring"]
-    assert colab.main(["77"]) == 1
-
-
 def test_a_slow_set_up_cell_is_a_failure(stand_in, capsys):
     took, _ = stand_in
     took[NAMES[1]] = 20.4
@@ -91,13 +73,3 @@ def test_an_error_and_another_package_are_failures(stand_in, capsys):
         ("12.0", "pip changed numpy 2.1.3 to 2.4.0, added uv 0.9"),
         ("12.0", "to the end"),
     ]
-
-
-def test_a_package_that_is_gone_is_a_change():
-    assert colab.changes({"six": "1.0"}, {}) == ["removed six 1.0"]
-
-
-def test_a_command_that_fails_says_all_that_it_printed(tmp_path):
-    with pytest.raises(Failed, match=r"python3? ended with 3:\nout\n"):
-        colab.Colab(tmp_path).run("python3", "-c", "print('out'); raise SystemExit(3)")
-    assert run([sys.executable, "-c", "print(1)"], {}, tmp_path, show=False) == (0, ["1\n"])

@@ -66,20 +66,6 @@ def test_a_kernel_that_was_asked_for_is_not_skipped(asked, skipped, monkeypatch)
     assert kernels.why_skipped("none") == skipped * f"no kernel for none: run {command}"
 
 
-@pytest.mark.parametrize(
-    "asked, code, said", [("", 0, "no kernel for none"), ("none", 1, "No such kernel named")]
-)
-def test_a_missing_kernel_is_skipped_or_fails(asked, code, said, tmp_path):
-    shutil.copy(ROOT / "conftest.py", tmp_path)
-    spec = {"name": "d2lperf-none", "display_name": "d2lperf: none", "language": "python"}
-    cells = [nbformat.v4.new_code_cell("1 + 1")]
-    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": spec})
-    nbformat.write(notebook, tmp_path / "a.ipynb")
-    run = run_pytest("-ra", "a.ipynb", cwd=tmp_path, plugins=["nbval"], **{kernels.ASKED: asked})
-    assert run.returncode == code, run.stdout + run.stderr
-    assert said in run.stdout
-
-
 @pytest.fixture
 def run_with(tmp_path):
     """Run a notebook of one cell with a kernel that this program starts."""
