@@ -7,8 +7,6 @@ import ast
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import pytest
-
 import d2lperf
 
 PACKAGE = Path(__file__).parents[1] / "d2lperf"
@@ -166,52 +164,36 @@ def allowed(module, other):
     )
 
 
-@pytest.mark.parametrize("module", PLAIN)
-def test_a_module_imports_what_the_design_says(module):
-    assert room(module) in ARROWS, f"give {module!r} its place in ARROWS, and in the design"
-    beyond = {other for other in ours(module, "at once") if not allowed(module, other)}
-    assert not beyond, f"{module} imports {beyond}, which the design has no arrow for"
+def test_a_module_imports_what_the_design_says():
+    assert {room(module) for module in PLAIN} <= set(ARROWS), "give it a place in ARROWS"
+    pairs = {(module, other) for module in PLAIN for other in ours(module, "at once")}
+    beyond = {pair for pair in pairs if not allowed(*pair)}
+    assert not beyond, "the design has no arrow for these imports"
 
 
-@pytest.mark.parametrize("module", PLAIN)
-def test_what_is_imported_later_is_listed(module):
-    later = {(module, other) for other in ours(module, "later") if room(other) != room(module)}
-    later = {pair for pair in later if not allowed(*pair)}
-    assert not later - set(LATER), "list it in LATER with its reason, or import it at the top"
+def test_what_is_imported_later_is_listed():
+    later = {(module, other) for module in PLAIN for other in ours(module, "later")}
+    beyond = {(m, other) for m, other in later if room(m) != room(other) and not allowed(m, other)}
+    assert beyond == set(LATER), "list it in LATER with its reason, or import it at the top"
 
 
-def test_nothing_is_listed_that_is_not_there():
-    there = {(module, other) for module in PLAIN for other in ours(module, "later")}
-    assert set(LATER) <= there
-    assert set(SOURCES) >= LEAVES | PURE
+def test_leaves_know_no_other_room():
+    for module in LEAVES:
+        assert ours(module, "at once") | ours(module, "later") <= LEAVES, module
 
 
-@pytest.mark.parametrize("module", sorted(LEAVES))
-def test_leaves_know_no_other_room(module):
-    assert ours(module, "at once") | ours(module, "later") <= LEAVES
+def test_checkers_use_no_other_checkers():
+    for module in CHECKERS:
+        found = ours(module, "at once") | ours(module, "later")
+        assert {room(other) for other in found} <= FOR_CHECKERS, module
+        assert not found & set(CHECKERS), module
 
 
-@pytest.mark.parametrize("module", CHECKERS)
-def test_checkers_use_no_other_checkers(module):
-    found = ours(module, "at once") | ours(module, "later")
-    assert {room(other) for other in found} <= FOR_CHECKERS
-    assert not found & set(CHECKERS)
-
-
-@pytest.mark.parametrize("module", PLAIN)
-def test_nothing_imports_a_checker_or_what_stands_outside(module):
-    assert not (ours(module, "at once") | ours(module, "later")) & set(CHECKERS)
-    roots = {name.split(".")[0] for name, where in imports(SOURCES[module]) if where == "elsewhere"}
-    assert not roots & OUTSIDE
-
-
-@pytest.mark.parametrize("module", [m for m in SOURCES if m])
-def test_modules_are_imported_by_their_names_not_as_texts(module):
-    """Only the package's own list of names may look modules up by a text."""
-    for node in ast.walk(ast.parse(SOURCES[module])):
-        if isinstance(node, ast.Call) and "import" in ast.unparse(node.func):
-            texts = [a.value for a in node.args if isinstance(a, ast.Constant)]
-            assert not [t for t in texts if str(t).startswith("d2lperf")]
+def test_nothing_imports_a_checker_or_what_stands_outside():
+    for module in PLAIN:
+        assert not (ours(module, "at once") | ours(module, "later")) & set(CHECKERS), module
+        names = {name for name, where in imports(SOURCES[module]) if where == "elsewhere"}
+        assert not {name.split(".")[0] for name in names} & OUTSIDE, module
 
 
 def test_there_are_no_circles():
@@ -229,13 +211,9 @@ def test_there_are_no_circles():
 # ---------------------------------------------------------------------------------- limits
 
 
-def lines(module):
-    return SOURCES[module].count("\n")
-
-
-@pytest.mark.parametrize("module", SOURCES)
-def test_a_file_holds_one_idea(module):
-    assert lines(module) <= MOST_LINES
+def test_a_file_holds_one_idea():
+    long = {module for module, text in SOURCES.items() if text.count("\n") > MOST_LINES}
+    assert not long, f"more than {MOST_LINES} lines"
 
 
 def test_few_names_are_public():

@@ -272,21 +272,3 @@ def test_every_pair_of_the_file_is_read():
     assert not [line for line in lines if line != line.rstrip()], (
         "an editor would strip these spaces"
     )
-
-
-@pytest.mark.parametrize("pattern", PATTERNS)
-def test_every_pattern_is_used_by_a_pair(pattern):
-    texts = [text for pair in SAME.values() for text in pair]
-    reached = []
-    for text in texts:
-        for earlier, replacement in PATTERNS.items():
-            if earlier == pattern:
-                reached.append(re.search(pattern, text))
-                break
-            text = re.sub(earlier, replacement, text)
-    assert any(reached), "no pair of texts above shows what this pattern is for"
-
-
-def test_applying_it_twice_changes_nothing():
-    for text in (text for pair in SAME.values() for text in pair):
-        assert sanitize(sanitize(text)) == sanitize(text)
