@@ -3,7 +3,6 @@
 import json
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -67,42 +66,6 @@ def test_data_sheets_are_those_of_the_package():
         assert (
             sheet["flops_8"] == (wanted.int8 or wanted.bfloat16 * 2) * 1e12
         )  # TPU7x: 8-bit floats
-
-
-@pytest.mark.parametrize(
-    "urls, variables, wanted",
-    [
-        ({}, {}, ""),
-        ({"Repository": "https://example.org/a/b.git"}, {}, "https://example.org/a/b"),
-        ({}, {"GITHUB_REPOSITORY": "a/b", "GITHUB_SERVER_URL": "https://g"}, "https://g/a/b"),
-    ],
-)
-def test_launch_links_only_where_the_address_is_known(monkeypatch, urls, variables, wanted):
-    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setattr(book, "project", lambda: {"urls": urls})
-    assert book.repository() == wanted
-
-
-def test_what_the_page_needs_is_printed_for_pip():
-    command = [sys.executable, str(DOCS / "book.py"), "--requirements"]
-    run = subprocess.run(command, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert "torch" not in run.stdout
-    assert {"sphinx", "myst-nb"} <= {re.match(r"[\w-]+", r)[0] for r in run.stdout.splitlines()}
-
-
-def test_folded_cells_are_named_and_notebooks_numbered():
-    cells = [
-        {"cell_type": "markdown", "source": "# Hardware\n\nText", "metadata": {}},
-        {"cell_type": "code", "source": "#@title Draw it\n1", "metadata": {"tags": ["hide-input"]}},
-        {"cell_type": "code", "source": "#@title Shown", "metadata": {}},
-    ]
-    made = book.numbered(book.prompted({"cells": cells}), "05")["cells"]
-    assert made[0]["source"].startswith("# 05 Hardware\n")
-    assert made[1]["metadata"]["mystnb"]["code_prompt_show"] == "Draw it"
-    assert "mystnb" not in made[2]["metadata"]
 
 
 @pytest.mark.parametrize("address", ["", "https://example.org/a/b"])

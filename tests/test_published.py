@@ -90,10 +90,6 @@ def test_every_figure_has_its_source(path):
     assert list(problems(load(path))) == []
 
 
-def test_there_are_sources():
-    assert len(SOURCES) >= 4
-
-
 @pytest.mark.parametrize("number", sorted(course()))
 def test_a_notebook_prints_the_figures_that_name_it(number):
     """From the day on which a notebook has its section "On a GPU"."""
