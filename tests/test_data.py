@@ -168,12 +168,6 @@ def test_fetched_once_and_read_as_tensors(web, small, capsys):
     assert len(web.asked) == 4 and capsys.readouterr() == ("", "")
 
 
-def test_called_as_the_book_calls_it(web):
-    train_iter, test_iter = d2l.load_data_fashion_mnist(4, resize=14)
-    for X, _ in (*train_iter, *test_iter):
-        assert X.shape[1:] == (1, 14, 14)
-
-
 def test_quiet_on_demand(web, capsys):
     d2l.load_data_fashion_mnist(4, progress=False)
     assert capsys.readouterr() == ("", "")

@@ -114,11 +114,6 @@ def test_tensors_are_compared_without_truth_value():
     assert check(np.ones(2)).status == "failed"
 
 
-def test_checker_keeps_name_and_doc():
-    assert check_double.__name__ == "check_double"
-    assert check_double.is_checker
-
-
 def test_feedback_refuses_other_words_and_empty_reasons():
     with pytest.raises(ValueError, match="one of not attempted, passed, failed; got 'ok'"):
         Feedback("ok")

@@ -84,9 +84,8 @@ def test_the_budget_advised_where_noise_is_strong_leads_to_a_verdict(truth, word
     assert max(steps) <= 2 and sum(count > 1 for count in steps) <= 1
 
 
-@pytest.mark.parametrize("cpu_share", [1.0, 2.0])
-@pytest.mark.parametrize("noise", [0.0, 0.3, 3.0])
-@pytest.mark.parametrize("call_s", [1e-6, 1e-4, 1e-3])
+@pytest.mark.parametrize("cpu_share, noise", [(1.0, 3.0), (2.0, 0.0), (2.0, 0.3)])
+@pytest.mark.parametrize("call_s", [1e-6, 1e-3])
 def test_short_functions_take_four_seconds_at_most(clock, call_s, noise, cpu_share):
     """Noise without end, slow first calls, threads to be checked."""
     clock.cpu_share = cpu_share
@@ -117,7 +116,7 @@ def test_never_stops_because_a_difference_has_shown_but_is_not_yet_known_well(cl
     assert early["b"].verdict == "slower" and found["b"].rounds > 32
 
 
-@pytest.mark.parametrize("k", [2, 3, 4, 6])
+@pytest.mark.parametrize("k", [2, 6])
 def test_slow_first_calls_leave_enough_time_for_all_the_rounds(clock, k):
     functions = {f"f{i}": clock.work(4.9e-3, first=[5.0]) for i in range(k)}
     found = fake_compare(clock, functions, progress=False)
@@ -127,8 +126,8 @@ def test_slow_first_calls_leave_enough_time_for_all_the_rounds(clock, k):
 # --------------------------------------------------------------------------- compare: budgets
 
 
-@pytest.mark.parametrize("call_s", [1e-4, 5e-3, 0.1, 0.5, 2.0])
-@pytest.mark.parametrize("budget_s", [0.3, 2.0, 10.0])
+@pytest.mark.parametrize("call_s", [1e-4, 0.1, 2.0])
+@pytest.mark.parametrize("budget_s", [0.3, 10.0])
 def test_a_budget_is_kept_warm_up_included(clock, call_s, budget_s):
     """The first edition took 8.4 s for budget_s=4. Each function is called once in any case."""
     noise = {"noise": 0.5}
@@ -164,9 +163,8 @@ def test_a_few_rounds_decide_where_effects_dwarf_the_noise(clock, times):
     assert found.elapsed_s <= 30
 
 
-@pytest.mark.parametrize("call_s", [0.05, 0.5, 5.0, 30.0])
-@pytest.mark.parametrize("budget_s", [0.1, 1, 8])
-@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("call_s", [0.05, 5.0, 30.0])
+@pytest.mark.parametrize("budget_s, k", [(0.1, 3), (8, 2)])
 def test_the_budget_advised_to_slow_functions_suffices(clock, call_s, budget_s, k):
     def functions():
         return {f"f{i}": clock.work((1 + 0.2 * i) * call_s) for i in range(k)}

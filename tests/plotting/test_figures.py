@@ -1,27 +1,12 @@
-"""The drawings of notebooks/figures: complete, small, and true to what they simulate."""
+"""The drawings of notebooks/figures: true to what they simulate."""
 
 import runpy
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 FOLDER = Path(__file__).parents[2] / "notebooks" / "figures"
 SCRIPT = runpy.run_path(str(FOLDER / "draw.py"))
-ALT = SCRIPT["ALT"]
-
-
-def test_every_drawing_has_its_files_and_every_file_its_drawing():
-    found = {path.name for path in FOLDER.iterdir() if path.is_file()}
-    assert found == {"draw.py", *(f"{name}.{kind}" for name in ALT for kind in ("svg", "png"))}
-
-
-@pytest.mark.parametrize("name", ALT)
-def test_a_drawing_is_small_twice_the_size_and_described(name):
-    assert all((FOLDER / f"{name}.{kind}").stat().st_size < 60_000 for kind in ("svg", "png"))
-    with Image.open(FOLDER / f"{name}.png") as image:
-        assert image.size == (1440, 2 * SCRIPT["DRAWINGS"][name][1])
-    assert 40 < len(ALT[name]) < 300 and "\n" not in ALT[name]
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 7])

@@ -102,11 +102,6 @@ def test_a_number_that_belongs_to_the_name_makes_another():
     assert first[4] != second[4]
 
 
-def test_length():
-    ax = gantt(STEP, length_s=20.0)
-    assert ax.get_xlim()[1] == pytest.approx(20.2)
-
-
 def test_times_have_a_unit_on_the_axis():
     ax = gantt([("a", 0, 3e-3, "main", 0)])
     ax.figure.canvas.draw()

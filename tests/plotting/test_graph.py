@@ -55,11 +55,6 @@ def test_arrows_run_from_border_to_border():
         assert found[source].x1 - near <= x.min() < x.max() <= found[target].x0 + near
 
 
-def test_an_edge_over_several_columns_is_bent():
-    bent = [arrow.get_connectionstyle().rad != 0 for arrow in arrows(graph(NODES, EDGES))]
-    assert sum(bent) == 2  # from x and from b
-
-
 def test_highlighted_nodes_look_different():
     faces = {t.get_text(): t.get_bbox_patch().get_facecolor() for t in
              graph(NODES, EDGES, highlight=["mul"]).texts}  # fmt: skip

@@ -33,13 +33,6 @@ def test_several_curves_differ_in_colour_and_marker_and_are_named():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["eager", "compiled"]
 
 
-@pytest.mark.parametrize("log", ["", "x", "y", "xy"])
-def test_logarithmic_axes(log):
-    ax = lines(X, X, log=log)
-    assert ax.get_xscale() == ("log" if "x" in log else "linear")
-    assert ax.get_yscale() == ("log" if "y" in log else "linear")
-
-
 def test_ticks_have_units_or_are_plain_numbers():
     ax = lines(X, [1e-6, 1e-4, 1e-2], log="xy", yunit="s")
     assert {"1", "10", "100"} <= set(ticks(ax.xaxis))
@@ -106,8 +99,3 @@ def test_ticks_of_an_axis_have_one_format(values, log, unit, expected):
     """An axis once read 0.0001 beside 1e-06, and 500 ms beside 1 s."""
     ax = lines([1, 2], values, log=log, yunit=unit)
     assert expected <= set(inside(ax.yaxis)), inside(ax.yaxis)
-
-
-def test_lines_say_what_is_wrong():
-    with pytest.raises(ValueError, match="same first dimension"):
-        lines(X, {"b": [1, 2]})

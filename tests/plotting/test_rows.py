@@ -53,8 +53,7 @@ def test_the_axis_follows_the_spread(largest, scale):
     assert ("logarithmic" in ax.get_xlabel()) == (scale == "log")
 
 
-@pytest.mark.parametrize("seconds", [3e-9, 2e-6, 1.5e-3, 2.0])
-@pytest.mark.parametrize("spread", [1.1, 20, 1e6])
+@pytest.mark.parametrize("seconds, spread", [(3e-9, 1e6), (2e-6, 1.1), (1.5e-3, 20), (2.0, 1.1)])
 def test_ticks_of_times_have_a_unit_and_lie_inside(seconds, spread):
     ax = distributions({"a": [seconds, seconds * spread]})
     ax.figure.canvas.draw()
@@ -70,12 +69,6 @@ def test_equal_samples_one_sample_and_tensors():
     ax = distributions({"equal": [1.0, 1.0, 1.0], "one": torch.tensor([1.0])})
     assert texts(ax) == ["median 1.00 s", "median 1.00 s"]
     ax.figure.canvas.draw()
-
-
-def test_a_drawing_is_the_same_each_time():
-    samples = {"a": np.random.default_rng(0).exponential(size=50)}
-    one, two = (distributions(samples).collections[0].get_offsets() for _ in range(2))
-    np.testing.assert_array_equal(one, two)
 
 
 @pytest.mark.parametrize("samples", [{}, {"a": [1], "b": []}, {"a": [0.0]}, {"a": [-1]}])

@@ -1,18 +1,14 @@
 """Functions under the clock in processes of their own."""
 
 import os
-import signal
 import threading
-import time
 
 import psutil
 import pytest
-import torch
 
 from d2lperf.measuring.sampling import ISOLATED_RULES, Plan
 from d2lperf.processes import WorkerError
 from d2lperf.processes.isolated import isolated_subjects
-from tests.processes.conftest import wait_until
 
 
 def test_each_function_runs_in_a_process_of_its_own_that_ends():
@@ -23,18 +19,6 @@ def test_each_function_runs_in_a_process_of_its_own_that_ends():
         assert len({os.getpid(), *first.values()}) == 3
         assert len(subjects[0].first_calls_s) == 2 and not subjects[0].on_device
     assert not any(psutil.pid_exists(pid) for pid in first.values())
-
-
-def test_settings_are_taken_over():
-    def settings():
-        return torch.get_num_threads(), torch.is_grad_enabled(), torch.get_default_dtype()
-
-    torch.set_default_dtype(torch.float64)
-    try:
-        with torch.no_grad(), isolated_subjects({"a": settings}) as (subject,):
-            assert subject.first_result(True) == (torch.get_num_threads(), False, torch.float64)
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 def test_phases_come_back_from_the_worker():
@@ -93,24 +77,3 @@ def test_a_process_that_dies_is_named():
         with pytest.raises(WorkerError, match="the process of 'b' exited"):
             b.first_result(True)
         b.first_result(True)  # later as well
-
-
-@pytest.mark.skipif(os.name != "posix", reason="sends itself a signal as POSIX knows it")
-def test_workers_have_ended_when_an_interrupt_comes_through(tmp_path):
-    """Not only by the end of the program: a notebook's kernel lives on."""
-
-    def endless():
-        (tmp_path / f"{os.getpid()}").touch()
-        time.sleep(600)
-
-    def ring():
-        wait_until(lambda: list(tmp_path.iterdir()))
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
-    ringing = threading.Thread(target=ring)
-    ringing.start()
-    with pytest.raises(KeyboardInterrupt), isolated_subjects({"a": endless, "b": int}) as (a, _):
-        a.first_result(False)
-    ringing.join()
-    (path,) = tmp_path.iterdir()
-    assert wait_until(lambda: not psutil.pid_exists(int(path.name)), 5)

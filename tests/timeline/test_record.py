@@ -1,6 +1,5 @@
 """Recording: real ones on the CPU; those of devices from events as the profiler lists them."""
 
-import copy
 import os
 import pickle
 import subprocess
@@ -123,19 +122,6 @@ def test_threads_have_lanes_with_their_names():
     assert found == [0, 3, 3]
 
 
-def test_recorded_threads_that_meet_overlap():
-    """Both spans contain the moment in which the barrier falls."""
-    together = threading.Barrier(2)
-
-    def work():
-        with torch.profiler.record_function("meeting"):
-            together.wait()
-            time.sleep(0.02)
-
-    timeline = record(lambda: by_two_workers(work), warmup=0)
-    assert timeline.overlap("worker 0", "worker 1") > 0
-
-
 def test_a_worker_thread_can_record():
     found = []
     worker = threading.Thread(target=lambda: found.append(record(relu)), name="pump")
@@ -155,36 +141,6 @@ def test_a_hook_of_somebody_else_stays():
         assert threading.getprofile() is hook
     finally:
         threading.setprofile(None)
-
-
-def test_spans_may_be_added_to_a_recording_and_it_can_be_kept(tmp_path):
-    t = record(relu)
-    t.save(tmp_path / "t.json")
-    for other in (
-        pickle.loads(pickle.dumps(t)),
-        copy.deepcopy(t),
-        Timeline.load(tmp_path / "t.json"),
-    ):
-        assert other.spans == t.spans and other.window_s == t.window_s
-        with other.span("later", lane="notes"):
-            pass
-        assert other.lanes == ["main thread", "notes"] and other.spans[-1].name == "later"
-        assert other.window_s[1] >= t.window_s[1]
-
-
-def test_a_recording_stands_beside_spans_of_ones_own():
-    own = Timeline()
-
-    def fn():
-        with own.span("own"):
-            time.sleep(0.005)
-            relu()
-            time.sleep(0.005)
-
-    t = Timeline.merge({"torch": record(fn, warmup=0), "own": own})
-    (outer,) = (s for s in t.spans if s.name == "own")
-    (inner,) = (s for s in t.spans if s.name == "aten::relu")
-    assert outer.start_s <= inner.start_s and inner.end_s <= outer.end_s
 
 
 def test_processes_share_the_clock():
@@ -224,8 +180,7 @@ def test_a_recording_of_nothing_says_what_to_do(warmup):
         record(lambda: sum(range(10)), warmup=warmup)
 
 
-@pytest.mark.parametrize("warmup", [0, 1])
-@pytest.mark.parametrize("kind", [ZeroDivisionError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("kind, warmup", [(ZeroDivisionError, 1), (KeyboardInterrupt, 0)])
 def test_an_error_comes_through_and_recording_works_again(kind, warmup):
     def fn():
         relu()
@@ -383,16 +338,6 @@ def test_threads_are_told_apart_where_only_torch_numbers_them():
 def test_a_span_without_an_end_has_no_negative_duration():
     events = [event("user_annotation", CALL, 0, 9), event("cpu_op", "aten::mm", 3, -2)]
     assert [s.duration_s for s in timeline_of(events, {}).spans] == [0]
-
-
-def test_ranks_with_devices_are_merged():
-    both = Timeline.merge({f"rank {i}": timeline_of(GPU_EVENTS, {}) for i in range(2)})
-    assert both.lanes[:3] == [
-        "rank 0 main thread",
-        "rank 0 backward thread",
-        "rank 0 cuda:0 stream 7",
-    ]
-    assert both.devices[3:] == ["rank 1", "rank 1 cuda:0", "rank 1 cuda:1"]
 
 
 def test_a_timeline_of_events_starts_at_the_call():
