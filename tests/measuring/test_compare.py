@@ -30,12 +30,6 @@ def clock():
 # ----------------------------------------------------------------------- compare: what it finds
 
 
-def test_equal_functions_show_no_difference(clock):
-    found = fake_compare(clock, {"a": clock.work(1e-4), "b": clock.work(1e-4)})
-    assert found["b"].verdict == "no difference"
-    assert found["b"].ratio == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize(("work", "verdict"), [(0.9, "faster"), (1.1, "slower"), (1.03, "slower")])
 def test_real_differences_are_found_with_their_size(clock, work, verdict):
     functions = {

@@ -108,11 +108,6 @@ def test_the_table_as_text(three):
     assert repr(three) == str(three)
 
 
-def test_the_table_says_that_median_and_ratio_are_different_quantities(three):
-    line = "The ratio leaves out disturbed calls, so it may differ from the ratio of the medians."
-    assert line in str(three) and line in three._repr_html_()
-
-
 def test_rounds_and_discarded_have_one_meaning_in_text_frame_and_attribute():
     found = made({"a": 1.0, "b": 2.0}, discarded=[["a", "b"]] * 3)
     ratio, row = found["b"], found.to_frame().loc["b"]
@@ -516,12 +511,6 @@ def test_a_sweep_is_one_figure():
     assert list(curve.get_ydata()) == [run["fused"].ratio for run in found]
 
 
-def test_a_sweep_over_words():
-    found = Sweep("dtype", ["float32", "bfloat16"], [*sizes()][:2])
-    assert "bfloat16" in str(found)
-    found.plot().figure.canvas.draw()
-
-
 def test_a_sweep_as_a_frame():
     frame = sizes().to_frame()
     assert frame.index.names == ["rows", "name"] and len(frame) == 6
@@ -616,7 +605,3 @@ def test_a_sweep_without_values_says_so():
     """It said "min() arg is an empty sequence"."""
     with pytest.raises(ValueError, match="the sweep has no values"):
         Sweep("rows", [], []).plot()
-
-
-def test_an_interrupted_sweep_may_be_empty():
-    assert "rows" in str(Sweep("rows", [], []))

@@ -1,7 +1,6 @@
 """Functions on several processes: each line of what `launch` promises is a test that does it."""
 
 import asyncio
-import inspect
 import multiprocessing
 import os
 import re
@@ -15,7 +14,6 @@ import pytest
 import torch
 import torch.distributed as dist
 
-import d2lperf
 from d2lperf.machine import usable_cores
 from d2lperf.processes import LaunchTimeout, WorkerError, launch, report
 from tests.processes.conftest import ROOT, server_of, wait_until
@@ -36,12 +34,6 @@ def test_results_come_by_rank_and_collectives_work(capfd):
     assert results[1][3].item() == 60
     assert capfd.readouterr() == ("", "")  # gloo's greeting is not shown
     assert launch(dist.get_world_size, workers=1) == [1]
-
-
-def test_it_is_a_function_and_its_names_are_listed():
-    assert inspect.isfunction(d2lperf.launch) and d2lperf.launch is launch
-    assert d2lperf.report is report and d2lperf.WorkerError is WorkerError
-    assert {"launch", "report", "WorkerError", "LaunchTimeout"} <= set(d2lperf.__all__)
 
 
 def test_threads_are_shared_out():
@@ -103,14 +95,6 @@ def test_every_connection_is_on_the_loopback():
     addresses = {address.ip for address in during}.union(*results)
     assert {ip.replace("::ffff:", "") for ip in addresses} <= {"127.0.0.1", "::1"}
     assert not listening() - before  # and it is closed again
-
-
-def test_nothing_stays_open_in_the_kernel():
-    launch(int)
-    before = psutil.Process().num_fds()
-    for _ in range(3):
-        launch(int)
-    assert psutil.Process().num_fds() <= before
 
 
 # ------------------------------------------------------------------------------- what goes wrong
@@ -196,7 +180,6 @@ def test_the_attributes_of_an_error_come_along():
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        (dist.DistStoreError, "wait timeout after 500ms, keys: /x"),
         (
             dist.DistStoreError,
             "Timed out after 31 seconds waiting for clients. 1/2 clients joined.",

@@ -61,12 +61,6 @@ def test_spans_come_by_start_with_their_depth():
     assert (t.window_s, t.duration_s) == ((0.0, 8.0), 8.0)
 
 
-def test_busy_time_counts_nested_spans_once():
-    t = nested()
-    assert (t.busy_s("a"), t.busy_s("b")) == (6.0, 2.0)
-    assert (t.busy_fraction("a"), t.busy_fraction("b")) == (0.75, 0.25)
-
-
 def test_busy_frame_counts_nested_spans_once_where_a_sum_over_spans_does_not():
     t = nested()
     frame = t.busy_frame()
