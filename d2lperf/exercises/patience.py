@@ -40,16 +40,6 @@ def within_patience(function: Callable[[], Any]) -> Any:
     return outcome["value"]
 
 
-def becomes(condition: Callable[[], bool], patience_s: float = MEETING_S) -> bool:
-    """Whether a condition comes true soon."""
-    end = time.monotonic() + patience_s
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.005)
-    return True
-
-
 def meeting() -> Callable[..., str]:
     """A task for two names: neither ends before both are under way."""
     barrier = threading.Barrier(2, timeout=MEETING_S)

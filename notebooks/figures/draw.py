@@ -395,29 +395,6 @@ def parameter_server(ax):
     write(ax, 360, 268, "up: push gradients        down: pull parameters", color=SOFT)
 
 
-@drawing(275)
-def three_regimes(ax):
-    """Three kinds of programs and what each waits for: many small operations wait for overhead,
-    elementwise operations on large arrays for memory, large matrix products for arithmetic. The
-    longest of the three sets the time.
-    """
-    kinds = [("many small\noperations", (9, 2, 1), "run fewer,\nlarger operations"),
-             ("elementwise operations\non large arrays", (2, 9, 3), "move fewer bytes"),
-             ("large matrix\nproducts", (1, 4, 9), "do less arithmetic,\nor use faster units"),
-            ]  # fmt: skip
-    write(ax, 206, 18, "time, and what it waits for", 12, ha="left", bold=True)
-    write(ax, 550, 18, "what helps", 12, ha="left", bold=True)
-    for k, (kind, times, remedy) in enumerate(kinds):
-        y = 38 + 79 * k
-        write(ax, 196, y + 33, kind, ha="right")
-        write(ax, 550, y + 33, remedy, ha="left")
-        for i, (name, time) in enumerate(zip(("overhead", "memory", "arithmetic"), times)):
-            most, x = time == max(times), 206 + 34 * time
-            cell(ax, 206, y + 22 * i, 34 * time, 20, "", colour_of(name), 1 if most else 0.3)
-            color = "white" if most and name != "memory" else INK
-            write(ax, 214 if most else x + 8, y + 10 + 22 * i, name, ha="left", color=color)
-
-
 @drawing(262)
 def computer(ax):
     """A processor with two cores, each with its caches L1 and L2, and a shared cache L3. Memory is
