@@ -6,11 +6,10 @@ Whether two tasks run at the same time is found out by letting them meet, not by
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["MEETING_S", "NeverEnds", "becomes", "meeting", "within_patience"]
+__all__ = ["MEETING_S", "NeverEnds", "meeting", "within_patience"]
 
 PATIENCE_S = 20.0  # for something that must happen
 MEETING_S = 2.0  # for two tasks to meet that do nothing else
