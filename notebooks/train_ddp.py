@@ -52,7 +52,8 @@ def digits():
 
 def main():
     device, backend = torch.device("cpu"), "gloo"
-    if torch.accelerator.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"]):
+    here = int(os.environ["LOCAL_WORLD_SIZE"])
+    if torch.accelerator.is_available() and torch.accelerator.device_count() >= here:
         accelerator = torch.accelerator.current_accelerator()
         with suppress(ValueError):  # not every kind of device has a backend of its own
             backend = dist.get_default_backend_for_device(accelerator)

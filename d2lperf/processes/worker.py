@@ -40,8 +40,9 @@ class Settings(NamedTuple):
 
 def current_settings(threads: int) -> Settings:
     """Return the settings of this process, with a number of threads for torch."""
+    # A traceback first drops the sources of files that are gone, unless they have no time.
     cells = {
-        name: entry
+        name: (entry[0], None, *entry[2:])
         for name, entry in linecache.cache.items()
         if len(entry) == 4 and not os.path.exists(name)
     }

@@ -74,7 +74,9 @@ class Kernel:
 
     def start(self, code):
         """Send a cell; return what `take` wants."""
-        return self.client.execute(code), {"stdout": "", "stderr": "", "error": None}
+        # After an error an older ipykernel would not run a cell that comes at once.
+        cell = self.client.execute(code, stop_on_error=False)
+        return cell, {"stdout": "", "stderr": "", "error": None}
 
     def take(self, cell, until=lambda seen: False, timeout=60):
         """Hear a cell's messages until it is over, or something was seen."""

@@ -1,6 +1,7 @@
 """Functions on several processes: each line of what `launch` promises is a test that does it."""
 
 import asyncio
+import linecache
 import multiprocessing
 import os
 import re
@@ -489,6 +490,18 @@ def test_an_error_shows_the_cells_source(kernel):
     assert "raise Mine(f'bad {n}')  # the place" in text and "# the call" in text
     assert "onnection" not in text
     assert not seen["stderr"]
+
+
+def test_a_source_with_a_time_travels(monkeypatch):
+    """IPython 7 keeps the sources of cells so, and Colab has it."""
+    source = "def fails():\n    raise ZeroDivisionError  # the place\n"
+    name = "/tmp/ipykernel_1/23.py"
+    monkeypatch.setitem(linecache.cache, name, (len(source), 1.0, source.splitlines(True), name))
+    names = {"__name__": "__main__"}
+    exec(compile(source, name, "exec"), names)
+    with pytest.raises(ZeroDivisionError) as caught:
+        launch(names["fails"])
+    assert "# the place" in str(caught.value.__cause__)
 
 
 def test_a_deadlock_is_shown_in_words_of_the_cell(kernel):
