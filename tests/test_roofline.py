@@ -181,9 +181,9 @@ def test_what_would_help(name, word):
     assert word in counted(KNOWN[name][1]).help
 
 
-def test_nothing_helps_at_the_ceiling():
+def test_no_precision_is_advised_at_the_highest_ceiling():
     half = ROWS[:512, :512].bfloat16()
-    assert counted(lambda: half @ half).help.startswith("nothing")
+    assert counted(lambda: half @ half).help.startswith("fewer FLOPs")
 
 
 # ------------------------------------------------------------------------------------ explaining
@@ -251,7 +251,7 @@ def test_a_convolution_in_float32_has_a_rate_of_its_own():
 
     (plain_s, _), (own_s, help) = seconds(torch.float32), seconds(torch.float32, flops=flops)
     assert plain_s == pytest.approx(4 * own_s)
-    assert help.startswith("nothing")  # products in bfloat16 are slower than this
+    assert help.startswith("fewer FLOPs")  # products in bfloat16 are slower than this
     assert "products in bfloat16 are 2.0 times as fast" in seconds(torch.float32, flops=slower)[1]
     assert seconds(torch.bfloat16, flops=flops)[0] == pytest.approx(plain_s / 3)
     assert counted(lambda: X @ X, flops=flops).predicted_s == counted(lambda: X @ X).predicted_s

@@ -26,7 +26,7 @@ HELP = {
     PRODUCT: "a larger batch: what a product reads then serves more rows; smaller numbers",
     MEMORY: "fewer passes over the data; smaller numbers, such as bfloat16",
     FUNCTIONS: "cheaper functions, such as ReLU for GELU",
-    COMPUTE: "nothing, at this precision and with these FLOPs",
+    COMPUTE: "fewer FLOPs, or a routine nearer to the ceiling",
 }
 ITEM = "_local_scalar_dense"  # what `.item()` runs
 
