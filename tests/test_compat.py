@@ -9,6 +9,7 @@ from pkgutil import resolve_name
 import pytest
 import torch
 import torch.distributed as dist
+from fresh import run_fresh
 
 from d2lperf import _compat
 
@@ -133,3 +134,36 @@ def test_plain_calls_do_not_ask_a_subclass():
         assert torch.Tensor.sum(tensor).item() == 2
     with pytest.raises(AssertionError):
         torch.Tensor.sum(tensor)
+
+
+def test_the_list_names_all_that_the_file_uses():
+    text = (PACKAGE / "_compat.py").read_text(encoding="utf-8")
+    code = text[text.index("def forget_exit_functions") :]
+    used = {node.attr for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Attribute)}
+    listed = {name.rpartition(":")[2].rpartition(".")[2] for name in _compat.PRIVATE}
+    assert {name for name in used if name.startswith("_")} <= listed | {"_C"}
+
+
+def test_exit_functions_are_forgotten_and_run():
+    program = """
+import atexit, weakref
+from d2lperf import _compat
+class Thing: pass
+before, after = Thing(), Thing()
+weakref.finalize(before, print, "finalizer of the server")
+atexit.register(print, "at the end of the server")
+_compat.forget_exit_functions()
+weakref.finalize(after, print, "finalizer of the worker")
+atexit.register(print, "at the end of the worker")
+_compat.run_exit_functions()
+"""
+    done = run_fresh(program)
+    said = done.stdout.splitlines()
+    assert "at the end of the worker" in said and "finalizer of the worker" in said, done.stderr
+    assert "at the end of the server" not in said
+
+
+def test_int8_products_are_summed_in_int32():
+    a = torch.full((32, 32), 100, dtype=torch.int8)
+    product = _compat.int8_product()(a, a)
+    assert product.dtype == torch.int32 and product.unique().tolist() == [320_000]

@@ -135,6 +135,10 @@ SAME = {
         "break-even of compiled against eager: after 3,251 calls [3,100, 3,400]",
         "break-even of compiled against eager: never (slower)",
     ),
+    "break-even of a compiler": (
+        "compiling with inductor: 17.8 s; break-even: never",
+        "compiling with inductor: 16.1 s; break-even: 3,377 steps",
+    ),
     "claim with a reason": (
         "claim borne out: a is faster than b (time ratio 0.760 [0.752, 0.768])",
         "claim open here: a is faster than b (time ratio 1.000 [unknown]; too (very) few)",

@@ -24,7 +24,8 @@ class _Pickler(cloudpickle.Pickler):
         # From 3.1.3 on, cloudpickle writes "<dynamic-code>" for the file: a worker's traceback
         # would have no source. The workers run this very Python, which marshal needs.
         if isinstance(x, CodeType):
-            return marshal.loads, (marshal.dumps(x),)
+            with suppress(ValueError):  # code whose constants are not those of a source
+                return marshal.loads, (marshal.dumps(x),)
         if type(x) is torch.Tensor and not vars(x):
             with suppress(TypeError, RuntimeError):  # dtypes, layouts, devices that NumPy lacks
                 return torch.from_numpy, (x.numpy(),)
