@@ -24,12 +24,11 @@ class NotStarted(Exception):
 
 
 def environment(home, **more):
-    """A reader's variables, with shorter budgets, and nothing of this user's settings."""
+    """A reader's variables: nothing of the tests, and nothing of this user's settings."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("JUPYTER", "TQDM_", "MPL"))}
     places = {f"JUPYTER_{name}_DIR": str(home / name) for name in ("CONFIG", "DATA", "RUNTIME")}
     places |= {f"JUPYTERLAB_{name}_DIR": str(home / name) for name in ("SETTINGS", "WORKSPACES")}
-    ours = {"IPYTHONDIR": str(home / "ipython"), "PYTHONPATH": str(ROOT), "D2LPERF_BUDGET": "0.3"}
-    return kept | places | ours | more
+    return kept | places | {"IPYTHONDIR": str(home / "ipython"), "PYTHONPATH": str(ROOT)} | more
 
 
 @contextmanager
