@@ -12,9 +12,6 @@ SAYS = {
     "deeper/02-without-python": "compiler_works = False",
 }
 
-# Not %reset: it would remove variables of torch 2.7, which removes them at the same time.
-AFRESH = "%reset_selective -f ."
-
 
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="an older torch logs what is no error")
 def test_without_a_compiler_the_notebooks_say_so_and_run(monkeypatch):
@@ -23,7 +20,7 @@ def test_without_a_compiler_the_notebooks_say_so_and_run(monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("D2LPERF_BUDGET", "0.1")
     notebooks = [nbformat.read(build.HERE / f"{name}.ipynb", as_version=4) for name in SAYS]
-    afresh = nbformat.v4.new_code_cell(AFRESH)
+    afresh = nbformat.v4.new_code_cell("%reset -f")
     whole = nbformat.v4.new_notebook()
     whole.cells = [cell for notebook in notebooks for cell in (*notebook.cells, afresh)]
 
