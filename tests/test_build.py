@@ -3,6 +3,7 @@
 import copy
 import importlib.metadata
 import importlib.util
+import platform
 import subprocess
 import sys
 
@@ -371,3 +372,32 @@ def test_the_program_records_what_there_is_and_tells_what_is_not(course, monkeyp
     assert [list(run.notebooks) for run in build.recorded.read()] == [["01-a"]]
     with pytest.raises(SystemExit):
         build.main(["--record", "01"])
+
+
+def test_the_version_of_python_is_that_of_the_run(tmp_path):
+    made = notebook("x = 1")
+    made.metadata["language_info"] = {"name": "python", "version": "3.9.1"}
+    nbformat.write(made, tmp_path / "03-x.ipynb")
+    found = []
+    for run in (False, True):
+        build.build(tmp_path / "03-x.ipynb", run=run)
+        found.append(nbformat.read(tmp_path / "03-x.ipynb", 4).metadata.language_info.version)
+    assert found == ["3.9.1", platform.python_version()]
+
+
+def test_a_kernel_of_its_own_is_kept(tmp_path):
+    other = notebook("x = 1")
+    other.metadata["kernelspec"] = {"name": "d2lperf-none", "display_name": "d2lperf: none"}
+    assert build.normalise(other).metadata.kernelspec.name == "d2lperf-none"
+    with pytest.raises(build.BuildError, match="kernel d2lperf-none is not installed"):
+        build.execute(other, "02-none", folder=tmp_path)
+
+
+def test_dead_widgets_and_traces_are_left_out():
+    new = nbformat.v4.new_output
+    outputs = [
+        new("display_data", data={build.WIDGET: {"model_id": "abc"}}),
+        new("error", ename="E", evalue="why", traceback=["File /home/someone/x.py", "E: why"]),
+    ]
+    (error,) = build.normal_outputs(outputs, 1)
+    assert error.traceback == ["E: why"]

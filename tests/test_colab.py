@@ -73,3 +73,7 @@ def test_an_error_and_another_package_are_failures(stand_in, capsys):
         ("12.0", "pip changed numpy 2.1.3 to 2.4.0, added uv 0.9"),
         ("12.0", "to the end"),
     ]
+
+
+def test_a_package_that_is_gone_is_a_change():
+    assert colab.changes({"six": "1.0"}, {}) == ["removed six 1.0"]

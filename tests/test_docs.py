@@ -83,3 +83,19 @@ def test_without_sphinx_it_is_said_what_to_do(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["book.py"])
     assert book.main() == 2
     assert "make book" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "urls, variables, wanted",
+    [
+        ({}, {}, ""),
+        ({"Repository": "https://example.org/a/b.git"}, {}, "https://example.org/a/b"),
+        ({}, {"GITHUB_REPOSITORY": "a/b", "GITHUB_SERVER_URL": "https://g"}, "https://g/a/b"),
+    ],
+)
+def test_launch_links_only_where_the_address_is_known(monkeypatch, urls, variables, wanted):
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(book, "project", lambda: {"urls": urls})
+    assert book.repository() == wanted

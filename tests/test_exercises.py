@@ -230,3 +230,6 @@ def test_every_checker_is_used_and_guarded(notebook):
     used = " ".join(e.parts["check"] for e in EXERCISES if e.notebook == notebook)
     assert not [n for n, f in checks.items() if not getattr(f, "is_checker", False)], "@checker"
     assert not [n for n in checks if f"{n}(" not in used], "no exercise uses these checkers"
+    wrong = WRONG.get(notebook, {})
+    names = [e.name for e in EXERCISES if e.notebook == notebook]
+    assert not [n for n in names if len(wrong.get(n, [])) < 2], "CONTRIBUTING.md: two wrong answers"

@@ -95,26 +95,19 @@ def test_files_that_a_page_names_exist(name):
 # --------------------------------------------------------------------------------- make
 
 
-@pytest.fixture
-def environment(tmp_path):
-    """A folder that make takes for its finished environment."""
-    venv = tmp_path / "venv"
-    (venv / "bin").mkdir(parents=True)
-    (venv / "bin" / "python").touch(0o755)
-    (venv / ".ready").touch()
-    return venv
-
-
 @needs_make
 @pytest.mark.parametrize(
     "goals, asked",
     [("test", ""), ("frameworks test", "all"), ("frameworks test FRAMEWORK=jax", "jax")],
 )
-def test_make_tells_the_tests_which_kernels_were_asked_for(goals, asked, environment):
-    python = environment / "bin" / "python"
+def test_make_tells_the_tests_which_kernels_were_asked_for(goals, asked, tmp_path):
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    (tmp_path / ".ready").touch()  # make takes the folder for its finished environment
+    python.touch(0o755)
     python.write_text('#!/bin/sh\necho "$2 asked: $D2LPERF_FRAMEWORKS."\n')
     # what a make around this one was told must not count
-    arguments = ["FRAMEWORK=", f"VENV={environment}", *goals.split()]
+    arguments = ["FRAMEWORK=", f"VENV={tmp_path}", *goals.split()]
     run = make(*arguments, env={**os.environ, "D2LPERF_FRAMEWORKS": ""})
     assert f"pytest asked: {asked}." in run.stdout
 

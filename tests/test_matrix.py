@@ -1,8 +1,12 @@
 """`make matrix` without the tests themselves: a stand-in plays make."""
 
 import os
+import signal
+import subprocess
 import sys
+from contextlib import suppress
 
+import psutil
 import pytest
 
 from tests import matrix
@@ -45,3 +49,32 @@ def test_it_goes_on_after_a_failure_and_says_so_in_the_end(stand_in, tmp_path, c
     ]
     venvs = (tmp_path / "venvs").read_text().split()
     assert len(set(venvs)) == 2 and not any(map(os.path.exists, venvs))
+
+
+def alive_in(group, process):
+    """Whether a process belongs to a group and is more than an entry that nobody has fetched."""
+    with suppress(OSError, psutil.Error):
+        return os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends a signal as POSIX knows it")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_no_environment_and_no_process(stand_in, tmp_path, number):
+    stand_in('echo "at work"; sleep 600')
+    process = subprocess.Popen(
+        [sys.executable, matrix.__file__, sys.executable],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for line in process.stdout:
+        if line == "at work\n":
+            break
+    process.send_signal(number)
+    process.communicate(timeout=60)
+    assert process.returncode != 0
+    (venv,) = (tmp_path / "venvs").read_text().split()
+    assert not os.path.exists(os.path.dirname(venv))
+    group = int((tmp_path / "make.pid").read_text())
+    assert not [p for p in psutil.process_iter() if alive_in(group, p)]

@@ -1,7 +1,11 @@
-"""A release: its version stands once. `make release` builds the archives and tries them."""
+"""A release: its version stands once, and an archive holds the package and no more."""
 
 import re
 import sys
+import tarfile
+import zipfile
+
+import pytest
 
 import d2lperf
 from tests import release
@@ -23,3 +27,35 @@ def test_the_version_is_one_line_to_change():
     changes = (release.ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     newest = re.search(r"(?m)^## (\S+)", changes)[1]
     assert newest == version, "tell in CHANGELOG.md what this version changes"
+
+
+PACKAGE = ["d2lperf/__init__.py", "d2lperf/py.typed"]
+
+
+MORE = ["d2lperf-1.dist-info/METADATA"]
+
+
+@pytest.fixture
+def archive(tmp_path):
+    def make(kind, names):
+        made = tmp_path / f"d2lperf-1{kind}"
+        if kind == ".whl":
+            with zipfile.ZipFile(made, "w") as wheel:
+                for name in names:
+                    wheel.writestr(name, "")
+        else:
+            with tarfile.open(made, "w:gz") as sources:
+                for name in names:
+                    sources.addfile(tarfile.TarInfo(f"d2lperf-1/{name}"))
+        return made
+
+    return make
+
+
+@pytest.mark.parametrize("kind", [".whl", ".tar.gz"])
+def test_an_archive_holds_the_package_and_no_more(archive, kind):
+    release.check_files(archive(kind, [*PACKAGE, *MORE]), PACKAGE)
+    with pytest.raises(release.ReleaseError, match=r"lacks d2lperf/py\.typed: "):
+        release.check_files(archive(kind, [PACKAGE[0], *MORE]), PACKAGE)
+    with pytest.raises(release.ReleaseError, match=r"also holds tests/test_a\.py: "):
+        release.check_files(archive(kind, [*PACKAGE, "tests/test_a.py"]), PACKAGE)

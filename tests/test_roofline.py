@@ -4,7 +4,7 @@ from dataclasses import replace
 import matplotlib
 import pytest
 import torch
-from clocks import FakeClock, with_tools
+from clocks import FakeClock, slow_clock, with_tools
 from torch import nn
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
@@ -267,3 +267,12 @@ def test_figures():
     assert (*curve.get_xdata(), *curve.get_ydata()) == pytest.approx((1e3, 5e10))
     assert counted(lambda: X @ X).plot(ax=ax) is ax
     matplotlib.pyplot.close("all")
+
+
+def test_what_cannot_be_counted_is_named():
+    values = torch.rand(200_000)
+    found = with_tools(slow_clock(), explain, values.sort, ceilings=MADE, measured=False)
+    assert found.uncounted == {"sort": 1}
+    assert found.help == "not known: nobody counts the work of sort"
+    assert "not counted: sort, 100% of the time" in str(found)
+    assert not counted(lambda: X @ X).uncounted

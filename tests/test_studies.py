@@ -1,9 +1,12 @@
-"""The studies in benchmarks/: a missed target is told."""
+"""The studies in benchmarks/: what they call true is true, and a missed target is told."""
 
 import json
+import random
+from collections import Counter
 
 import pytest
 import verdicts
+from snippets import SNIPPETS
 
 
 def trials_with(**changes):
@@ -30,6 +33,10 @@ def trial(truth, verdict, snippet="python", condition="quiet"):
     [
         ({}, []),
         ({"verdict": 1}, ["false verdicts, pooled", "false verdicts, copies"]),
+        ({"verdict": None}, ["nulls decided, quiet", "3 % found with one thread"]),
+        ({"verdict": -1}, ["wrong sign"]),
+        ({"verdict": 0, "ratio": 1.06}, ["verdicts beside a steady load", "10 % found, bursts"]),
+        ({"seconds": 5.0}, ["time, most", "time, median"]),
     ],
 )
 def test_a_missed_target_is_told_by_the_exit_status(changes, missed, tmp_path, capsys):
@@ -41,3 +48,19 @@ def test_a_missed_target_is_told_by_the_exit_status(changes, missed, tmp_path, c
         assert f"missed: {name}" in printed
     assert ("missed: " in printed) == bool(missed)
     assert json.loads(path.read_text())["setting"] in printed
+
+
+@pytest.mark.parametrize("snippet", SNIPPETS)
+def test_the_true_ratio_of_a_pair_is_that_of_its_steps(snippet, monkeypatch):
+    """A maker that counts: the functions do exactly as many steps as the ratio says."""
+    counts = Counter()
+
+    def counting_maker():
+        return lambda n: lambda: counts.update({"steps": n}) or n
+
+    monkeypatch.setitem(SNIPPETS, snippet, (counting_maker, SNIPPETS[snippet][1]))
+    monkeypatch.setattr(verdicts, "copy_of", lambda fn: fn)
+    for truth, place in verdicts.TRUTHS.items():
+        if SNIPPETS[snippet][1][place] is not None:
+            a, b, ratio = verdicts.make_pair(snippet, truth, random.Random(1))
+            assert b() / a() == pytest.approx(ratio)

@@ -605,3 +605,13 @@ def test_a_sweep_without_values_says_so():
     """It said "min() arg is an empty sequence"."""
     with pytest.raises(ValueError, match="the sweep has no values"):
         Sweep("rows", [], []).plot()
+
+
+def test_a_sweep_over_words():
+    found = Sweep("dtype", ["float32", "bfloat16"], [*sizes()][:2])
+    assert "bfloat16" in str(found)
+    found.plot().figure.canvas.draw()
+
+
+def test_an_interrupted_sweep_may_be_empty():
+    assert "rows" in str(Sweep("rows", [], []))

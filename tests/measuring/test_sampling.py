@@ -8,7 +8,7 @@ import threading
 import types
 from dataclasses import replace
 from functools import partial
-from itertools import count, pairwise
+from itertools import count, pairwise, repeat
 
 import numpy as np
 import pytest
@@ -438,3 +438,45 @@ def test_no_sample_of_measure_and_compare_calls_anything_but_the_function(clock,
     assert all(set(part) == {"work"} for part in samples)
     # A sample lasts a quarter of a millisecond, so that two readings are shared by many calls.
     assert {len(part) for part in samples} == {25}
+
+
+def steps_in(names, task):
+    """How many bytecode instructions the functions of these names execute while the task runs."""
+    count = [0]
+
+    def step(frame, event, argument):
+        count[0] += event == "opcode"
+        return step
+
+    def enter(frame, event, argument):
+        if frame.f_code.co_name in names:
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            return step
+        return None
+
+    before = sys.gettrace()
+    sys.settrace(enter)
+    try:
+        task()
+    finally:
+        sys.settrace(before)
+    return count[0]
+
+
+def bare_loop(fn, loops):
+    """The least that Python can do to call a function often."""
+    for _ in repeat(None, loops):
+        fn()
+
+
+def test_a_timed_call_costs_the_steps_of_a_bare_loop(clock):
+    work = subject(clock, empty)
+    harness = {name for name in dir(Subject) if callable(getattr(Subject, name))} - {"__init__"}
+
+    def steps_of_100_calls(names, run):
+        steps_in(names, lambda: run(1))  # some Pythons count from the second time on
+        return steps_in(names, lambda: run(200)) - steps_in(names, lambda: run(100))
+
+    bare = steps_of_100_calls({"bare_loop"}, lambda n: bare_loop(empty, n))
+    assert bare >= 300  # at the very least: next, call, jump
+    assert steps_of_100_calls(harness, work.run) == bare

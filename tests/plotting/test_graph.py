@@ -77,3 +77,8 @@ def test_graph_says_what_is_wrong(nodes, edges):
 def test_a_graph_needs_a_node():
     with pytest.raises(ValueError, match="at least one node"):
         graph([], [])
+
+
+def test_an_edge_over_several_columns_is_bent():
+    bent = [arrow.get_connectionstyle().rad != 0 for arrow in arrows(graph(NODES, EDGES))]
+    assert sum(bent) == 2  # from x and from b

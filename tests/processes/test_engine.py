@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from fractions import Fraction
 from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
@@ -20,7 +21,7 @@ import torch
 
 from d2lperf.processes import WorkerError, report
 from d2lperf.processes.engine import Crew
-from d2lperf.processes.wire import pack
+from d2lperf.processes.wire import pack, unpack
 from tests.processes.conftest import ROOT, alive, server_of, wait_until, workers_of
 
 
@@ -169,6 +170,15 @@ def test_values_of_all_kinds_travel_in_both_directions():
     assert twice[0] is twice[1]
     back[0].zero_()  # a copy
     assert large.sum() > 0
+
+
+def test_code_with_a_constant_that_no_source_has_travels():
+    def half():
+        return "half"
+
+    constants = [Fraction(1, 2) if c == "half" else c for c in half.__code__.co_consts]
+    half.__code__ = half.__code__.replace(co_consts=tuple(constants))
+    assert unpack(pack(half))() == Fraction(1, 2)
 
 
 def test_packing_leaves_nothing_that_complains():
