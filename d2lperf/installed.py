@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import site
 import sysconfig
 
 OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_PLACES = map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))
-_INSTALLED = ("<frozen", OURS, *{os.path.abspath(place) + os.sep for place in _PLACES})
+_PLACES = {
+    *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+    *site.getsitepackages(),  # Debian's packages are elsewhere than pip's
+    site.getusersitepackages(),
+}
+_INSTALLED = ("<frozen", OURS, *(os.path.abspath(place) + os.sep for place in _PLACES))
 
 
 def is_installed(file: str) -> bool:
@@ -15,5 +20,7 @@ def is_installed(file: str) -> bool:
 
     >>> is_installed(os.__file__), is_installed("train.py")
     (True, False)
+    >>> is_installed(os.path.join(site.getusersitepackages(), "numpy", "core.py"))
+    True
     """
     return file.startswith(_INSTALLED)

@@ -66,13 +66,11 @@ def name_of(frame: FrameType) -> str | None:
     own work, is named after the loader.
     """
     at: FrameType | None = frame
-    if at is not None and at.f_code.co_filename.startswith(OURS):
-        return None  # our counter runs or notes an operation
     loading = False
     while at is not None:
         file = at.f_code.co_filename
         if file.startswith(OURS):
-            return None
+            return None  # our counter runs or notes an operation
         loading |= file.startswith(str(Path(TORCH, "utils", "data")))
         if not (is_installed(file) or file.startswith(TORCH)):
             via = " in a DataLoader" if loading else ""
