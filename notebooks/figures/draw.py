@@ -89,11 +89,11 @@ def time_axis(ax, y, x0=130, x1=670):
 
 @drawing(250)
 def frontend_backend(ax):
-    """Programs in Python, C++ or Java put operations into the queues of one back end written in
-    C++. Three streams on two GPUs each execute the operations of a queue of their own.
+    """Programs in Python, C++ or Java put operations into the queues of one back end. Three
+    streams on two GPUs each execute the operations of a queue of their own.
     """
     write(ax, 75, 20, "front end", 12, bold=True)
-    write(ax, 445, 20, "back end (C++)", 12, bold=True)
+    write(ax, 445, 20, "back end", 12, bold=True)
     ax.add_patch(Rectangle((195, 38), 505, 206, facecolor=PALE, edgecolor=GREY, zorder=1))
     lanes = ("GPU 0\nstream 0", "GPU 0\nstream 1", "GPU 1\nstream 0")
     queued = ("y.sum()", "x + 1"), ("relu", "matmul"), ("copy", "copy")
@@ -119,7 +119,7 @@ def async_timeline(ax):
     """
     issue = [(name, 0.8 * i, 0.7, SKY) for i, name in enumerate("abc")]
     lane(ax, 36, "front end\n(Python)", [*issue, ("print(c): wait", 2.4, 6.6, GREY)])
-    lane(ax, 104, "back end\n(C++)", [(n, 0.8 + 2.75 * i, 2.7, BLUE) for i, n in enumerate("abc")])
+    lane(ax, 104, "back end\n(GPU)", [(n, 0.8 + 2.75 * i, 2.7, BLUE) for i, n in enumerate("abc")])
     lane(ax, 36, "", [("next", 9.05, 0.9, SKY)], length=0)
     for i in range(3):
         arrow(ax, (147 + 40 * i, 64), (173 + 137.5 * i, 104))
