@@ -33,7 +33,7 @@ import time
 import timeit
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from load import Load
@@ -290,6 +290,17 @@ def print_table_of_copies(trials: list[Trial]) -> None:
         print(f"| {' | '.join(cells)} |")
 
 
+def studies(options: argparse.Namespace, seed: int) -> Iterator[list[Trial]]:
+    """Yield the trials of each study that was asked for."""
+    if "snippets" in options.studies:
+        repeats = options.repeats, options.slow_repeats
+        yield study(options.tools, *repeats, seed, options.conditions)
+    if "programs" in options.studies and "d2lperf" in options.tools:
+        yield study_of_programs(2 * options.repeats)
+    if "regions" in options.studies and "d2lperf" in options.tools:
+        yield study_of_regions(2 * options.repeats)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Read the arguments, run the study or load one, print the tables; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -321,15 +332,10 @@ def main(arguments: list[str] | None = None) -> int:
         seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**32)
         print(f"seed {seed}", file=sys.stderr)
         trials, setting = [], None
-        if "snippets" in options.studies:
-            repeats = options.repeats, options.slow_repeats
-            trials += study(options.tools, *repeats, seed, options.conditions)
-        if "programs" in options.studies and "d2lperf" in options.tools:
-            trials += study_of_programs(2 * options.repeats)
-        if "regions" in options.studies and "d2lperf" in options.tools:
-            trials += study_of_regions(2 * options.repeats)
-        if options.save:
-            save(options.save, trials)
+        for some in studies(options, seed):
+            trials += some
+            if options.save:  # after each study: the next one may be interrupted
+                save(options.save, trials)
     snippets = [t for t in trials if t.truth in (*TRUTHS, "slow first calls")]
     if snippets:
         print_tables(snippets, setting)

@@ -50,6 +50,19 @@ def test_a_missed_target_is_told_by_the_exit_status(changes, missed, tmp_path, c
     assert json.loads(path.read_text())["setting"] in printed
 
 
+def test_an_interrupted_study_leaves_those_before_it(tmp_path, monkeypatch):
+    def interrupted(repeats):
+        raise KeyboardInterrupt
+
+    kept = trials_with()
+    monkeypatch.setattr(verdicts, "study", lambda *options: kept)
+    monkeypatch.setattr(verdicts, "study_of_programs", interrupted)
+    path = tmp_path / "trials.json"
+    with pytest.raises(KeyboardInterrupt):
+        verdicts.main(["--tools", "d2lperf", "--save", str(path)])
+    assert verdicts.load([path])[0] == kept
+
+
 @pytest.mark.parametrize("snippet", SNIPPETS)
 def test_the_true_ratio_of_a_pair_is_that_of_its_steps(snippet, monkeypatch):
     """A maker that counts: the functions do exactly as many steps as the ratio says."""
