@@ -50,6 +50,7 @@ PRIVATE = {
     "torch.utils.flop_counter:flop_registry": "the formulas of torch's own counter of FLOPs",
     "torch:ops.aten.add.Tensor._schema": "which tensors an operation overwrites",
     "torch:_int_mm": "the product of int8 matrices, for the machine's ceilings",
+    "torch._C:_DisableTorchDispatch": "copies of a state are no operations of the function",
     "torch._C:DisableTorchFunctionSubclass": "an exercise's promises call what they stand for",
 }
 # Only in some builds of torch; without them we do without.
@@ -187,3 +188,8 @@ def int8_product() -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
 def plain_calls() -> Any:
     """In this block `__torch_function__` of a tensor's subclass is not asked."""
     return torch._C.DisableTorchFunctionSubclass()
+
+
+def unseen() -> Any:
+    """In this block no `TorchDispatchMode` sees the operations."""
+    return torch._C._DisableTorchDispatch()

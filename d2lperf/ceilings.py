@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from d2lperf import _compat
 from d2lperf.counting import NEW_BYTES
-from d2lperf.device import try_gpu
+from d2lperf.device import gpu, num_gpus, try_gpu
 from d2lperf.formats import Shown, Table, format_value
 from d2lperf.machine import Machine, machine_card
 from d2lperf.measuring import stats
@@ -179,6 +179,7 @@ def measure_ceilings(device: torch.device | str | None = None) -> Ceilings:
         RuntimeError: the device is not there.
     """
     device = torch.device(device) if device is not None else try_gpu()
+    _check_there(device)
     precision = torch.get_float32_matmul_precision(), _convolution_precision()
     key = str(device), torch.get_num_threads(), precision
     if chosen():  # tests have clocks of their own: nothing is remembered
@@ -186,6 +187,14 @@ def measure_ceilings(device: torch.device | str | None = None) -> Ceilings:
     if key not in _session:
         _session[key] = _measured_on(device, instruments())
     return _session[key]
+
+
+def _check_there(device: torch.device) -> None:
+    """Raise RuntimeError unless this process has a device."""
+    there = ["cpu", *(str(gpu(i)) for i in range(num_gpus()))]
+    if device.type != "cpu" and f"{device.type}:{device.index or 0}" not in there:
+        have = ", ".join(there)
+        raise RuntimeError(f"there is no device {str(device)!r} here. There are: {have}.")
 
 
 class Piece(NamedTuple):

@@ -69,15 +69,15 @@ def digits(*, test_fraction: float = 0.2, seed: int = 0) -> Digits:
 
 
 def _loaders(parts: Digits, batch_size: int, resize: Any) -> tuple[Any, Any]:
-    size = (resize, resize) if isinstance(resize, int) else tuple(resize or ())
-    if resize and (len(size) != 2 or min(size) < 1):
+    size = (resize, resize) if isinstance(resize, int) else resize
+    if size is not None and (len(size) != 2 or min(size) < 1):
         raise ValueError(f"resize is {resize!r}; give a side in pixels, or (height, width)")
 
     def convert(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         X, y = batch
         if X.dtype == torch.uint8:
             X = X.to(torch.float32).div_(255)
-        if resize and X.shape[-2:] != size:
+        if size is not None and X.shape[-2:] != tuple(size):
             X = interpolate(X, size, mode="bilinear", antialias=True).clamp_(0, 1)
         return [X, y]
 
@@ -143,10 +143,12 @@ def _file(name: str, root: Any, download: bool, progress: bool) -> Path:
     from tqdm.auto import tqdm
 
     folder = root or os.environ.get("D2LPERF_DATA") or pooch.os_cache("d2lperf") / "fashion-mnist"
+    problem, off = f"is not in {folder}", not bar_wanted(progress)
     for path in (Path(folder, name), Path("..", "data", "FashionMNIST", "raw", name)):
         if path.is_file() and pooch.file_hash(path, "md5") == FILES[name]:
             return path
-    problem, off = f"is not in {folder}", not bar_wanted(progress)
+        if path.is_file():
+            problem = f"is damaged in {path.parent}: it has another MD5 sum than it should"
     pooch.get_logger().setLevel("WARNING")  # it would write the folder to stderr
     for mirror in MIRRORS if download else ():
         try:
@@ -160,8 +162,8 @@ def _file(name: str, root: Any, download: bool, progress: bool) -> Path:
             problem = f"cannot be stored in {folder}: {error}"
             break
     raise DatasetNotAvailable(
-        f"Fashion-MNIST: {name} {problem}. Put it there from a machine with a network, choose "
-        "another folder with D2LPERF_DATA or root=, or use d2lperf.data.load_data_digits()."
+        f"Fashion-MNIST: {name} {problem}. Put it into {folder} from a machine with a network, "
+        "choose another folder with D2LPERF_DATA or root=, or use d2lperf.data.load_data_digits()."
     )
 
 

@@ -24,7 +24,7 @@ class DataSheet(NamedTuple):
     """What a maker publishes; None where it publishes nothing.
 
     Rates are in TFLOP/s (int8: in 10^12 operations a second), the bandwidth of memory in GB/s, the
-    memory in GB.
+    memory in GB (of both TPUs in GiB, as their source has it).
     """
 
     year: int

@@ -13,8 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from d2lperf.machine import usable_cores
-
 __all__ = ["Peak", "cpu_peak"]
 
 CPUINFO = Path("/proc/cpuinfo")
@@ -30,9 +28,8 @@ class Peak(NamedTuple):
     how: str
 
 
-def cpu_peak(cores: int | None = None) -> Peak:
-    """Return the theoretical peak of some cores (by default all usable ones) in float32."""
-    cores = cores or usable_cores()
+def cpu_peak(cores: int) -> Peak:
+    """Return the theoretical peak of so many cores in float32."""
     text = ""
     with suppress(OSError):
         text = CPUINFO.read_text(errors="replace")

@@ -75,12 +75,12 @@ class SlowTorch(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-def slow_clock() -> Instruments:
-    """Seconds that pass only when somebody looks: 0.05 between two looks."""
+def slow_clock(step_s=0.05) -> Instruments:
+    """Seconds that pass only when somebody looks: `step_s` between two looks."""
     clock = FakeClock()
 
     def look():
-        clock.now += 0.05
+        clock.now += step_s
         return clock.now
 
     return clock.instruments(clock=look)

@@ -34,10 +34,7 @@ def run_fresh(program, *folders, cwd=None, **variables):
     path = [*map(str, folders), str(ROOT)]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path), **variables}
     if sys.platform != "linux":  # elsewhere torch may not be forked
-        command = [sys.executable, "-c", program]
-        return subprocess.run(
-            command, env=env, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S
-        )
+        return run_python("-c", program, cwd=cwd, **env)
     with tempfile.TemporaryDirectory() as folder:
         order = {"program": program, "path": path, "env": env, "out": folder}
         order["cwd"] = str(cwd or os.getcwd())
@@ -47,6 +44,15 @@ def run_fresh(program, *folders, cwd=None, **variables):
             raise RuntimeError("the server of fresh.py has ended")
         said = [Path(folder, stream).read_text(encoding="utf-8") for stream in ("1", "2")]
     return subprocess.CompletedProcess(program, int(code), *said)
+
+
+def run_python(*arguments, cwd=None, **variables):
+    """Run Python with these arguments: a process of its own from its first import to its end."""
+    command = [sys.executable, *map(str, arguments)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    return subprocess.run(
+        command, env=env, cwd=cwd, capture_output=True, text=True, timeout=PATIENCE_S
+    )
 
 
 def torchrun(*arguments, **options):

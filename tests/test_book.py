@@ -267,14 +267,6 @@ def test_split_batch_on_cpus(rows, number, original, monkeypatch):
             assert len(theirs[-1]) <= len(mine[-1]) or len(theirs) < number
 
 
-def test_split_batch_refuses_what_the_books_refuses(original):
-    X, y = torch.rand(4, 2), torch.arange(3)
-    with pytest.raises(AssertionError):
-        original.split_batch(X, y, [torch.device("cpu")] * 2)
-    with pytest.raises(ValueError, match="different numbers of rows"):
-        d2l.split_batch(X, y, [torch.device("cpu")] * 2)
-
-
 @pytest.mark.parametrize("size", [(), ((3, 2),), ((7.5, 4),)])
 def test_set_figsize(size, original, monkeypatch):
     import matplotlib

@@ -73,6 +73,16 @@ def test_ceilings_are_measured_once_in_a_session(monkeypatch):
     assert "theoretical peak" in str(found)
 
 
+def test_a_device_that_is_not_there(monkeypatch):
+    monkeypatch.setattr(ceilings, "num_gpus", lambda: 1)
+    there = ceilings.gpu()
+    with pytest.raises(RuntimeError, match=rf"no device '{there.type}:1' here.* cpu, {there}\."):
+        measure_ceilings(f"{there.type}:1")
+    monkeypatch.setattr(ceilings, "num_gpus", lambda: 0)
+    with pytest.raises(RuntimeError, match=f"no device '{there.type}' here. There are: cpu"):
+        measure_ceilings(there.type)
+
+
 def test_cache_sizes(monkeypatch, tmp_path):
     for i, (level, kind, size) in enumerate(
         [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2M")]

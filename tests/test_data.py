@@ -47,7 +47,7 @@ def test_a_split_with_an_empty_part_is_refused(fraction):
 
 
 def test_scikit_learn_absent(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
     with pytest.raises(ImportError, match="pip install scikit-learn"):
         data.digits()
 
@@ -85,8 +85,7 @@ def test_resize(resize, shape):
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [{"batch_size": 0}, {"batch_size": 4, "resize": (1, 2, 3)}, {"batch_size": 4, "resize": -1}],
+    "bad", [{"batch_size": 0}, *({"batch_size": 4, "resize": n} for n in ((1, 2, 3), -1, 0, ()))]
 )
 def test_loader_arguments_that_make_no_sense(bad):
     with pytest.raises(ValueError, match=next(n for n in ("resize", "batch_size") if n in bad)):
@@ -234,6 +233,15 @@ def test_a_damaged_file_in_the_folder_is_replaced(web):
     damaged.write_bytes(b"broken")
     d2l.load_data_fashion_mnist(4)
     assert damaged.read_bytes() == web.files[damaged.name]
+
+
+def test_a_damaged_file_is_not_called_absent(web):
+    web.folder.mkdir()
+    (web.folder / "train-images-idx3-ubyte.gz").write_bytes(b"broken")
+    with pytest.raises(data.DatasetNotAvailable, match=r"is damaged in .*another MD5 sum") as error:
+        d2l.load_data_fashion_mnist(4, download=False)
+    assert f"Put it into {web.folder}" in str(error.value)
+    assert "is not in" not in str(error.value)
 
 
 def test_what_the_books_function_has_left_is_used(web, tmp_path, monkeypatch):

@@ -45,7 +45,7 @@ ARROWS = {
     },
     "costs": set(),
     "counting": {"_compat"},
-    "peak": {"machine"},
+    "peak": set(),
     "ceilings": {
         "_compat",
         "counting",

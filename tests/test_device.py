@@ -13,19 +13,6 @@ from fresh import run_fresh
 from d2lperf import device
 
 
-@pytest.fixture
-def accelerators(monkeypatch):
-    """Pretend that the machine has some accelerators of a kind."""
-
-    def pretend(count, kind="cuda"):
-        there = torch.device(kind) if count else None
-        monkeypatch.setattr(torch.accelerator, "is_available", lambda: count > 0)
-        monkeypatch.setattr(torch.accelerator, "device_count", lambda: count)
-        monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: there)
-
-    return pretend
-
-
 def test_without_accelerators_everything_is_the_cpu(accelerators):
     accelerators(0)
     assert device.num_gpus() == 0

@@ -26,57 +26,54 @@ def learner(source, name="double"):
     return namespace[name]
 
 
-def test_right_answer():
-    feedback = check_double(lambda x: x + x)
-    assert feedback == passed("Twice is right.")
-    assert str(feedback) == repr(feedback) == "✓ passed: Twice is right."
+STUB = 'def double(x):\n    raise NotImplementedError("your code here")'
+FURTHER_DOWN = """
+def double(x):
+    return inner(x)
+class T:
+    pass
+def inner(x):
+    error = NotImplementedError('no kernel for this device')
+    raise error
+"""
+ANSWERS = {
+    "right": (lambda x: x + x, passed("Twice is right.")),
+    "wrong": (learner("def double(x):\n    return x"), failed("double(3) gave 3")),
+    "none": (None, not_attempted()),
+    "stub": (learner(STUB), not_attempted()),
+    "not implemented further down": (
+        learner(FURTHER_DOWN),
+        failed(
+            "Your code raised NotImplementedError: no kernel for this device (line 8: raise error)"
+        ),
+    ),
+    "an error": (
+        learner("def double(x):\n    y = x - 3\n    return x / y"),
+        failed("Your code raised ZeroDivisionError: division by zero (line 3: return x / y)"),
+    ),
+    "the wrong kind": (
+        17,
+        failed(
+            "Your answer could not be used as the task asks; trying it raised TypeError: 'int' "
+            "object is not callable"
+        ),
+    ),
+}
 
 
-def test_wrong_answer_names_the_call():
-    feedback = check_double(learner("def double(x):\n    return x"))
-    assert feedback == failed("double(3) gave 3")
-
-
-def test_none_is_not_attempted():
-    assert check_double(None).status == "not attempted"
-    assert check_double(lambda x: 0, of=None).status == "not attempted"
-
-
-def test_stub_is_not_attempted():
-    stub = learner('def double(x):\n    raise NotImplementedError("your code here")')
-    assert check_double(stub) == not_attempted()
-
-
-def test_not_implemented_further_down_is_a_failure():
-    feedback = check_double(
-        learner("def double(x):\n    return inner(x)\nclass T:\n    pass\n"
-                "def inner(x):\n    error = NotImplementedError('no kernel for this device')\n"
-                "    raise error")
-    )  # fmt: skip
-    assert feedback.status == "failed"
-    assert "no kernel for this device" in feedback.message
-
-
-def test_exception_is_told_with_its_line():
-    feedback = check_double(learner("def double(x):\n    y = x - 3\n    return x / y"))
-    assert feedback.status == "failed"
-    assert feedback.message == (
-        "Your code raised ZeroDivisionError: division by zero (line 3: return x / y)"
-    )
+@pytest.mark.parametrize("answer, feedback", ANSWERS.values(), ids=ANSWERS)
+def test_feedback_to_an_answer(answer, feedback):
+    assert check_double(answer) == feedback
 
 
 def test_exception_inside_a_library_names_the_learners_line():
-    source = "import json\ndef double(x):\n    return json.loads('{')"
-    feedback = check_double(learner(source))
+    feedback = check_double(learner("import json\ndef double(x):\n    return json.loads('{')"))
     assert "JSONDecodeError" in feedback.message
     assert "line 3: return json.loads('{')" in feedback.message
 
 
-def test_answer_of_the_wrong_kind():
-    feedback = check_double(17)
-    assert feedback.status == "failed"
-    assert "could not be used as the task asks" in feedback.message
-    assert "not callable" in feedback.message
+def test_an_exercise_whose_value_is_none_is_not_attempted():
+    assert check_double(lambda x: 0, of=None) == not_attempted()
 
 
 def test_assertion_is_the_reason():

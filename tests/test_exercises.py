@@ -68,11 +68,17 @@ def exercises_of(notebook, name):
     return [Exercise(name, e, "\n".join(setup), parts) for e, parts in found.items()]
 
 
-def feedback(exercise, source, namespace=None):
-    """What the check cell shows after setup and this source, in a fresh namespace."""
-    namespace = {"__name__": "__main__"} if namespace is None else namespace
+def namespace_after(exercise, source):
+    """What setup and this source have defined."""
+    namespace = {"__name__": "__main__"}
     for part, code in [("setup", exercise.setup), ("source", source)]:
         run(code, namespace, f"<{exercise} {part}>")
+    return namespace
+
+
+def feedback(exercise, source):
+    """What the check cell shows after setup and this source."""
+    namespace = namespace_after(exercise, source)
     check = ast.parse(exercise.parts["check"])
     assert check.body and isinstance(check.body[-1], ast.Expr), (
         f"{exercise}: the check cell must end with one expression, the call of the checker"
@@ -133,9 +139,7 @@ def handed_over(exercise, source, message):
 
 def result_of(exercise, source, call):
     """What a call gives after setup and this source; None where it cannot be repeated."""
-    namespace = {"__name__": "__main__"}
-    for part, code in [("setup", exercise.setup), ("source", source)]:
-        run(code, namespace, f"<{exercise} {part}>")
+    namespace = namespace_after(exercise, source)
     try:
         return eval(call, namespace)
     except Exception:
@@ -168,8 +172,7 @@ WRONG_ANSWERS = [
 
 @pytest.fixture(autouse=True)
 def as_in_a_notebook(monkeypatch):
-    """Run in the notebooks' folder; what an answer sets in torch or draws is undone."""
-    import matplotlib.pyplot as plt
+    """Run in the notebooks' folder; what an answer sets in torch is undone."""
     import torch
 
     monkeypatch.chdir(ROOT / "notebooks")
@@ -178,7 +181,6 @@ def as_in_a_notebook(monkeypatch):
     torch.set_num_threads(threads)
     torch.set_grad_enabled(grad)
     torch.set_rng_state(state)
-    plt.close("all")
 
 
 @pytest.mark.parametrize("exercise", EXERCISES, ids=str)

@@ -1,15 +1,24 @@
 """`explain`: what it puts back, what it says where it cannot count, data sheets, advice."""
 
+import copy
+import gc
+import itertools
 import math
+import os
 import sys
 import time
+import weakref
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
-from clocks import FakeClock, SlowTorch, with_tools
+from clocks import FakeClock, SlowTorch, slow_clock, with_tools
+from fresh import run_python
 from torch import nn
 from torch.nn import functional
+from torch.optim import optimizer as optimizers
 
 from d2lperf import Ceilings, datasheet, explain
 from d2lperf.counting import OperationCounter
@@ -56,44 +65,32 @@ def test_products_in_float64_have_a_ceiling_of_their_own():
     assert "no ceiling for products in float64: that of float32 is used" in str(found)
 
 
-def test_where_most_is_not_counted_the_limit_is_not_known():
-    found = counted(lambda: X.sort())
-    assert found.regime == "not known"
-    assert found.shares == {}
-    assert "limit: not known (100% of the time is not counted)" in str(found)
-    assert "memory 1" not in str(found)
-
-
 def test_what_is_not_counted_is_in_the_prediction_as_measured():
-    clock = FakeClock()
-    found = with_tools(
-        clock.instruments(clock=_ticks()), explain, lambda: X.sort(), ceilings=MADE, measured=False
-    )
+    found = with_tools(slow_clock(1.0), counted, X.sort)
     (sort,) = [op for op, _ in found.operations if op.name == "sort"]
     assert sort.seconds == 1.0
     assert found.predicted_s == pytest.approx(1.0)
+    assert (found.regime, found.shares, found.uncounted) == ("not known", {}, {"sort": 1})
+    assert found.help == "not known: nobody counts the work of sort"
+    text = str(found)
+    assert "not counted: sort, 100% of the time" in text
+    assert "limit: not known (100% of the time is not counted)" in text
+    assert "memory 1" not in text
+    assert not counted(lambda: X @ X).uncounted
 
 
-def _ticks():
-    """A clock on which a second passes between two looks."""
-    now = [0.0]
-
-    def look():
-        now[0] += 1.0
-        return now[0]
-
-    return look
+def on_a_slow_torch(fn, waiting_s, **seconds):
+    """Explain a function that waits first; each operation takes its seconds, or none."""
+    clock = FakeClock()
+    sleep = clock.work(waiting_s)
+    with SlowTorch(clock, seconds):
+        return with_tools(clock.instruments(), explain, lambda: (sleep(), fn()), ceilings=MADE)
 
 
 @pytest.mark.parametrize("waiting_s", [0.0, 1e-3, 6e-3])
 def test_the_parts_add_up_to_the_whole(waiting_s):
     """In seconds, before they are made shares: 2 ms of sorting, 1 ms of products, and the rest."""
-    clock = FakeClock()
-    sleep = clock.work(waiting_s)
-    with SlowTorch(clock, {"sort": 2e-3, "mm": 1e-3}):
-        found = with_tools(
-            clock.instruments(), explain, lambda: (sleep(), X.sort(), X @ X), ceilings=MADE
-        )
+    found = on_a_slow_torch(lambda: (X.sort(), X @ X), waiting_s, sort=2e-3, mm=1e-3)
     assert found.measured_s == pytest.approx(3e-3 + waiting_s)
     inside_s = sum(op.seconds for op, _ in found.operations)
     assert inside_s + found.outside * found.measured_s == pytest.approx(found.measured_s)
@@ -101,47 +98,11 @@ def test_the_parts_add_up_to_the_whole(waiting_s):
     assert shares == pytest.approx({"sort": 2e-3, "mm": 1e-3})
 
 
-def explained_product(mm_s, waiting_s=0.0):
-    """The advice for a product that is predicted to take 0.336 ms, where it takes another time."""
-    clock = FakeClock()
-    sleep = clock.work(waiting_s)
-    with SlowTorch(clock, {"mm": mm_s}):
-        found = with_tools(clock.instruments(), explain, lambda: (sleep(), X @ X), ceilings=MADE)
-    assert found.predicted_s == pytest.approx(3.36e-4, rel=0.01)
-    return found.help
-
-
-def test_where_the_ceilings_explain_less_than_half_a_profile_comes_first():
-    assert "profile" not in explained_product(1.9 * 3.36e-4)
-    found = explained_product(2.1 * 3.36e-4)
-    assert "lower precision" in found
-    assert "the ceilings explain 48% of the time: look at a profile" in found
-
-
 def test_no_profile_is_advised_where_the_time_passes_outside_of_torch():
-    assert "profile" not in explained_product(4e-4, waiting_s=4e-3)
+    assert "profile" not in on_a_slow_torch(lambda: X @ X, waiting_s=4e-3, mm=4e-4).help
 
 
 # ----------------------------------------------------------------------------------- the state
-
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 1)
-        )
-
-    def forward(self, x):
-        return self.layers(x)
-
-
-def copy_of(values):
-    if isinstance(values, torch.Tensor):
-        return values.clone()
-    if isinstance(values, dict):
-        return {key: copy_of(value) for key, value in values.items()}
-    return [copy_of(v) for v in values] if isinstance(values, (list, tuple)) else values
 
 
 @pytest.mark.parametrize("before", [0, 2], ids=["first step", "later step"])
@@ -156,7 +117,8 @@ def copy_of(values):
 )
 def test_a_training_step_leaves_no_trace(kind, options, before):
     torch.manual_seed(0)
-    model, x = Model(), torch.rand(4, 8)
+    layers = nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 1)
+    model, x = nn.Sequential(nn.Sequential(*layers)), torch.rand(4, 8)
     optimizer = kind(model.parameters(), **options)
 
     def step():
@@ -167,7 +129,7 @@ def test_a_training_step_leaves_no_trace(kind, options, before):
     for _ in range(before):
         step()
     optimizer.zero_grad()
-    expected = copy_of([model.state_dict(), optimizer.state_dict()])
+    expected = copy.deepcopy([model.state_dict(), optimizer.state_dict()])
     random = torch.get_rng_state()
     found = explain(step, ceilings=MADE, measured=False)
     torch.testing.assert_close(
@@ -180,16 +142,97 @@ def test_a_training_step_leaves_no_trace(kind, options, before):
     step()  # and it can go on
 
 
-def test_the_state_is_put_back_where_the_function_raises():
-    x = torch.zeros(3)
+def accumulating(model, optimizer, every):
+    """A step that adds to the gradients, and steps the optimizer at every n-th call."""
+    x, calls = torch.rand(4, 8), itertools.count(1)
+
+    def step():
+        model(x).square().mean().backward()
+        if next(calls) % every == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return step
+
+
+@pytest.mark.parametrize("before", [0, 2], ids=["first step", "later step"])
+@pytest.mark.parametrize("every", [2, 4])
+@pytest.mark.parametrize("kind", [torch.optim.Adam, partial(torch.optim.SGD, momentum=0.9)])
+def test_an_optimizer_that_steps_in_a_later_call_leaves_no_trace(kind, every, before):
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
+    optimizer = kind(model.parameters(), lr=0.1)
+    for _ in range(before):
+        accumulating(model, optimizer, every=1)()
+    accumulating(model, optimizer, every)()
+    gradients = [p.grad for p in model.parameters()]
+    expected = copy.deepcopy([model.state_dict(), optimizer.state_dict(), gradients])
+    found = on_a_slow_torch(accumulating(model, optimizer, every), 0.0, addmm=1e-3)
+    assert found.runs > every
+    assert all(p.grad is gradient for p, gradient in zip(model.parameters(), gradients))
+    torch.testing.assert_close(
+        [model.state_dict(), optimizer.state_dict(), gradients], expected, rtol=0, atol=0
+    )
+    assert f"the state of {type(optimizer).__name__}" in str(found)
+
+
+def test_copies_of_the_state_are_not_counted():
+    model = nn.Linear(8, 1)
+    found = counted(accumulating(model, torch.optim.SGD(model.parameters()), every=2))
+    names = [op.name for op, _ in found.operations]
+    assert "the state of SGD" in str(found)
+    assert found.runs == 2 and "addmm" in names
+    assert not {"set_", "copy_"} & {*names}
+
+
+def test_an_optimizer_that_the_function_makes_is_not_kept():
+    made, weight = [], nn.Parameter(torch.ones(2))
+
+    def fit():
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+        made.append(weakref.ref(optimizer))
+        weight.sum().backward()
+        optimizer.step()
+
+    found = counted(fit)
+    gc.collect()
+    assert [one() for one in made] == [None] * found.runs
+    assert weight.tolist() == [1, 1] and "SGD" not in str(found)
+
+
+def test_lists_of_an_optimizer_are_put_back():
+    layer = nn.Linear(4, 1)
+    optimizer = torch.optim.LBFGS(layer.parameters(), max_iter=3)
+
+    def loss():
+        optimizer.zero_grad()
+        found = (layer(torch.eye(4)) - torch.arange(4.0)[:, None]).square().mean()
+        found.backward()
+        return found
+
+    def lengths():
+        (state,) = optimizer.state.values()
+        return {name: len(value) for name, value in state.items() if isinstance(value, list)}
+
+    optimizer.step(loss)
+    before, weight = lengths(), layer.weight.tolist()
+    counted(lambda: optimizer.step(loss))
+    assert before["old_dirs"] > 0
+    assert (lengths(), layer.weight.tolist()) == (before, weight)
+
+
+@pytest.mark.parametrize("last", [1, 3], ids=["first call", "later call"])
+def test_the_state_is_put_back_where_the_function_raises(last):
+    x, calls = torch.zeros(3), itertools.count(1)
 
     def fn():
         x.add_(1)
-        raise KeyError("in the step")
+        if next(calls) == last:
+            raise KeyError("in the step")
 
     with pytest.raises(KeyError):
-        counted(fn)
+        on_a_slow_torch(fn, 0.0, add_=1e-3)
     assert x.tolist() == [0, 0, 0]
+    assert not optimizers._global_optimizer_pre_hooks
 
 
 def test_a_view_is_put_back_in_its_whole():
@@ -204,6 +247,23 @@ def test_accumulated_gradients_are_put_back():
     before = layer.weight.grad.clone()
     counted(lambda: layer(x).sum().backward())
     assert torch.equal(layer.weight.grad, before)
+
+
+def test_gradients_that_are_dropped_at_once_are_put_back():
+    layer, x = nn.Linear(2, 1), torch.ones(1, 2)
+    optimizer = torch.optim.SGD(layer.parameters())
+    with pytest.raises(ValueError, match="Invalid learning rate") as refused:
+        torch.optim.SGD(layer.parameters(), lr=-1.0)
+    layer(x).sum().backward()
+    before = layer.weight.grad
+
+    def step():
+        optimizer.zero_grad()
+        layer(x).sum().backward()
+
+    counted(step)
+    assert layer.weight.grad is before and before.tolist() == [[1, 1]]
+    assert refused.tb  # holds an optimizer without parameters
 
 
 def test_a_schedule_is_reported():
@@ -221,6 +281,13 @@ def test_a_schedule_is_reported():
     assert "changed for good: the schedule" in str(found)
 
 
+def test_without_a_prediction_there_is_no_quotient():
+    free = Ceilings({"float32": 1e11}, {"triad": 1e10}, 0.0)
+    found = with_tools(slow_clock(), explain, X.t, ceilings=free)
+    assert found.predicted_s == 0
+    assert "measured: " in str(found) and "times as much" not in str(found)
+
+
 # ------------------------------------------------------------------------------- data sheets
 
 
@@ -231,9 +298,8 @@ def test_an_accelerator_that_is_not_here():
     assert found.predicted_s == pytest.approx(max(2 * 1024**3 / 989e12, 3 * 2 * 1024**2 / 3.35e12))
     assert math.isnan(found.measured_s)
     text = str(found)
-    assert (
-        "predicted on an NVIDIA H100 SXM by its data sheet: 2.17 µs, overhead not included" in text
-    )
+    where = "on an NVIDIA H100 SXM by its data sheet"
+    assert f"predicted {where}: 2.17 µs, overhead not included" in text
     assert ACCELERATORS["NVIDIA H100 SXM"].source in text
     assert "measured" not in text
 
@@ -264,11 +330,6 @@ def test_every_data_sheet_has_a_source(name):
     assert explain(lambda: (half @ half).relu() + 1.0, ceilings=made).predicted_s > 0
 
 
-def test_an_unknown_accelerator():
-    with pytest.raises(ValueError, match=r"no data sheet of 'H100'.*Did you mean 'H100 SXM'"):
-        datasheet("H100")
-
-
 def test_a_product_without_a_rate():
     with pytest.raises(ValueError, match="product in float32 cannot be predicted for Google TPU7x"):
         explain(lambda: X @ X, ceilings=datasheet("TPU7x"))
@@ -277,14 +338,8 @@ def test_a_product_without_a_rate():
 # ----------------------------------------------------------------------------- outside of torch
 
 
-def waiting(seconds, fn=lambda: X @ X):
-    clock = FakeClock()
-    sleep = clock.work(seconds)
-    return with_tools(clock.instruments(), explain, lambda: (sleep(), fn()), ceilings=MADE)
-
-
 def test_a_step_that_waits_for_its_data():
-    found = waiting(0.1, lambda: (X @ X).sum().item())
+    found = on_a_slow_torch(lambda: (X @ X).sum().item(), waiting_s=0.1)
     assert found.regime == "outside of torch"
     assert "DataLoader with num_workers" in found.help
     assert "transform" in found.help
@@ -314,6 +369,15 @@ def test_time_inside_an_operation_is_not_outside():
     with OperationCounter(clock, lambda: None):
         X.relu()
     assert frames and set(frames) == {None}
+
+
+def test_torch_used_from_its_source_is_no_code_of_the_readers(tmp_path):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").touch()
+    ask = "from d2lperf.installed import is_installed; import sys; print(is_installed(sys.argv[1]))"
+    path = f"{tmp_path}{os.pathsep}{Path(__file__).parents[1]}"
+    for file, said in ((tmp_path / "torch" / "nn.py", "True"), (tmp_path / "train.py", "False")):
+        assert run_python("-c", ask, file, PYTHONPATH=path).stdout.strip() == said
 
 
 def test_a_data_loader_is_named():

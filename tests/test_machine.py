@@ -31,14 +31,8 @@ def files(monkeypatch, tmp_path):
     [
         ({"cpu.max": "150000 100000\n"}, (1.5, None)),
         ({"cpu.max": "max 100000\n"}, (None, None)),
-        (
-            {"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"},
-            (0.5, None),
-        ),
-        (
-            {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"},
-            (None, None),
-        ),
+        ({"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"}, (0.5, None)),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, (None, None)),
         ({"cpu.max": "nonsense\n", "memory.max": "1073741824\n"}, (None, 2**30)),
         ({"memory.max": "max\n"}, (None, None)),
         ({"memory/memory.limit_in_bytes": "1024\n"}, (None, 1024)),
@@ -125,7 +119,7 @@ def test_a_card_of_another_version_can_be_read(missing):
 
 
 @pytest.fixture
-def two_gpus(monkeypatch):
+def two_gpus(accelerators, monkeypatch):
     """Pretend that there are two devices of CUDA; `asked` records who wants their names."""
     asked = []
 
@@ -133,9 +127,7 @@ def two_gpus(monkeypatch):
         asked.append(index)
         return types.SimpleNamespace(name=f"Toy {index}", total_memory=8 * 2**30)
 
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    accelerators(2)
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
     return asked
@@ -159,7 +151,3 @@ def test_accelerators_without_properties_are_still_named(two_gpus, monkeypatch):
 def test_the_rung_follows_the_accelerators(count, rung):
     card = machine.Machine(accelerators=("Toy",) * count)
     assert card.rung == rung
-
-
-def test_html_is_escaped():
-    assert "&lt;b&gt;&amp;" in machine.Machine(processor="<b>&")._repr_html_()

@@ -2,7 +2,6 @@
 
 import inspect
 import re
-import subprocess
 import sys
 from pathlib import Path
 from textwrap import indent
@@ -10,6 +9,7 @@ from textwrap import indent
 import pytest
 import torch
 from clocks import FakeClock, SlowTorch, with_tools
+from fresh import run_python
 
 from d2lperf import Ceilings, explain
 from d2lperf.__main__ import main, summary
@@ -33,10 +33,6 @@ def train_step(x, y, /, scale=1.0, *more, power, **others):
     optimizer.step()
 
 
-def no_arguments():
-    return weight @ weight
-
-
 def outer():
     def nested():
         pass
@@ -55,10 +51,20 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def script(tmp_path):
-    path = tmp_path / "train.py"
-    path.write_text(SCRIPT)
-    return path
+def script_with(tmp_path):
+    """Write a script with this text; returns its path."""
+
+    def write(text):
+        path = tmp_path / "train.py"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+@pytest.fixture
+def script(script_with):
+    return script_with(SCRIPT)
 
 
 def test_a_step_gets_the_arguments_of_its_second_call(script):
@@ -109,18 +115,56 @@ def test_a_report_for_an_accelerator(script, capsys):
     assert "on an NVIDIA H100 SXM by its data sheet" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "step, arguments, words",
-    [
-        ("trainstep", ["2"], "no such function at its top level.*Did you mean 'train_step'"),
-        ("nested", ["2"], "defined inside another function. Move it"),
-        ("train_step", [], "raised IndexError before train_step was called twice"),
-        ("train_step", ["0"], "train_step needs 3 arguments, and train.py ended without calling"),
-    ],
-)
-def test_errors_say_what_to_do(script, step, arguments, words):
+TRAINER = """
+class Trainer:
+    def train_step(self):
+        pass
+
+trainer = Trainer()
+for _ in range(3):
+    trainer.train_step()
+"""
+NEEDS_EPOCHS = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", required=True)
+parser.parse_args()
+"""
+PARTIAL = """
+from functools import partial
+step = partial(lambda x, y: None, 1)
+for i in range(3):
+    step(i)
+"""
+NOT_CALLED = "import torch\n\n@torch.no_grad()\ndef step(a, *, b, c=1):\n    pass\n"
+UNCALLED = r"arguments, and train\.py ended without"
+ENDED = r"train\.py ended with status 2 before step was called twice.*given: none.*after --"
+METHOD_OF = r"was asked for, but in train\.py it is a method of Trainer\. Add a function"
+
+
+ERRORS = {
+    "typo": (SCRIPT, "trainstep 2", "no such function at its top level.*Did you mean 'train_step'"),
+    "nested": (SCRIPT, "nested 2", "defined inside another function. Move it"),
+    "raises": (SCRIPT, "train_step", "raised IndexError before train_step was called twice"),
+    "not called": (SCRIPT, "train_step 0", f"train_step needs 3 {UNCALLED} calling"),
+    "two arguments": ("def step(a, b):\n    pass\n", "step", f"step needs 2 {UNCALLED}"),
+    "decorated": (NOT_CALLED, "step", f"step needs 2 {UNCALLED}"),
+    "method": (TRAINER, "train_step", f"train_step {METHOD_OF}"),
+    "dotted method": (TRAINER, "Trainer.train_step", rf"Trainer\.train_step {METHOD_OF}"),
+    "script needs arguments": (NEEDS_EPOCHS, "step", ENDED),
+    "no Python": (PARTIAL, "step", "it is a partial: only calls of functions that are written in"),
+}
+
+
+@pytest.mark.parametrize("text, command, words", ERRORS.values(), ids=ERRORS)
+def test_errors_say_what_to_do(script_with, text, command, words):
+    step, *arguments = command.split()
     with pytest.raises(ScriptError, match=words):
-        step_of(script, step, arguments)
+        step_of(script_with(text), step, arguments)
+
+
+def test_a_step_that_is_never_called_needs_no_arguments(script_with):
+    assert step_of(script_with("def plain():\n    return 3\n"), "plain", [])() == 3
 
 
 DECORATED = """
@@ -139,11 +183,24 @@ def wrapping(function):
     return functools.wraps(function)(plain(function))
 
 
+class Timed:
+    def __init__(self, function):
+        self.function, self.__globals__ = function, function.__globals__
+
+    def __call__(self, *args, **kwargs):
+        return self.function(*args, **kwargs)
+
+
+@plain
+def load(i):
+    return torch.ones(2)
+
+
 {}
 
 seen = []
 for i in range(3):
-    train_step(torch.ones(2), scale=i)
+    train_step(load(i), scale=i)
 """
 STEP = """\
 def train_step(x, scale=1):
@@ -162,15 +219,18 @@ FORMS = {
         f"class Trainer:\n{METHOD}\ntrain_step = torch.no_grad()(Trainer().train_step)",
         False,
     ),
+    "a class as its decorator": ("@Timed\n" + STEP, True),
+    "a lambda": (
+        "train_step = lambda x, scale: seen.append((x, scale, torch.is_grad_enabled()))",
+        True,
+    ),
     "a bound method": (f"class Trainer:\n{METHOD}\ntrain_step = Trainer().train_step", True),
 }
 
 
 @pytest.mark.parametrize("defined, gradients", FORMS.values(), ids=FORMS)
-def test_a_decorated_step_is_called_as_the_script_calls_it(tmp_path, defined, gradients):
-    path = tmp_path / "train.py"
-    path.write_text(DECORATED.format(defined))
-    step = step_of(path, "train_step", [])
+def test_a_decorated_step_is_called_as_the_script_calls_it(script_with, defined, gradients):
+    step = step_of(script_with(DECORATED.format(defined)), "train_step", [])
     assert torch.is_grad_enabled()
     step()
     seen = inspect.unwrap(step.func).__globals__["seen"]
@@ -178,59 +238,19 @@ def test_a_decorated_step_is_called_as_the_script_calls_it(tmp_path, defined, gr
     assert (x.tolist(), rest, more) == ([1.0, 1.0], [1, gradients], [])
 
 
-@pytest.mark.parametrize("name", ["train_step", "Trainer.train_step"])
-def test_a_method_is_told_from_a_nested_function(tmp_path, name):
-    path = tmp_path / "train.py"
-    path.write_text(
-        "class Trainer:\n    def train_step(self):\n        pass\n\n\n"
-        "trainer = Trainer()\nfor _ in range(3):\n    trainer.train_step()\n"
-    )
-    words = rf"{name} was asked for, but in train\.py it is a method of Trainer\. Add a function"
-    with pytest.raises(ScriptError, match=words):
-        step_of(path, name, [])
-
-
-def test_a_decorated_step_that_is_not_called_has_its_own_arguments(tmp_path):
-    path = tmp_path / "train.py"
-    path.write_text("import torch\n\n\n@torch.no_grad()\ndef step(a, *, b, c=1):\n    pass\n")
-    with pytest.raises(ScriptError, match=r"step needs 2 arguments, and train\.py ended without"):
-        step_of(path, "step", [])
-
-
-def test_a_script_that_ends_without_a_call(tmp_path):
-    path = tmp_path / "train.py"
-    path.write_text("def step(a, b):\n    pass\n\n\ndef plain():\n    return 3\n")
-    assert step_of(path, "plain", [])() == 3
-    with pytest.raises(ScriptError, match=r"step needs 2 arguments, and train\.py ended without"):
-        step_of(path, "step", [])
-
-
-def test_a_script_that_needs_arguments(tmp_path):
-    path = tmp_path / "train.py"
-    path.write_text(
-        "import argparse\nparser = argparse.ArgumentParser()\n"
-        "parser.add_argument('--epochs', required=True)\nparser.parse_args()\n"
-    )
-    words = r"train\.py ended with status 2 before step was called twice.*given: none.*after --"
-    with pytest.raises(ScriptError, match=words):
-        step_of(path, "step", [])
-
-
-def test_a_script_that_is_not_there(capsys):
-    assert main(["explain", "nowhere.py", "--step", "train_step"]) == 2
-    assert "nowhere.py was asked for, but there is no such file" in capsys.readouterr().err
-
-
-def test_an_accelerator_that_is_not_known(script, capsys):
-    assert main(["explain", str(script), "--step", "no_arguments", "--device", "H100"]) == 2
-    assert "Did you mean 'H100 SXM'?" in capsys.readouterr().err
-
-
-def test_a_step_without_torch(tmp_path, capsys):
-    path = tmp_path / "train.py"
-    path.write_text("def step():\n    return 3\n")
-    assert main(["explain", str(path), "--step", "step"]) == 2
-    assert "it used no operation of torch" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "imported, name",
+    [("train_step", "train_step"), ("train_step as step", "step"), ("decorated", "decorated")],
+)
+def test_a_step_may_be_imported(script_with, tmp_path, imported, name):
+    module = f"steps_{name}"  # modules stay imported
+    text = f"import torch\nseen = []\n{STEP}\ndecorated = torch.no_grad()(train_step)\n"
+    (tmp_path / f"{module}.py").write_text(text)
+    calls = f"for i in range(5):\n    {name}(i, scale=2)\n"
+    step = step_of(script_with(f"from {module} import {imported}\n{calls}"), name, [])
+    step()
+    gradients = name != "decorated"
+    assert sys.modules.pop(module).seen == [(i, 2, gradients) for i in range(2)]
 
 
 @pytest.mark.parametrize(
@@ -240,25 +260,38 @@ def test_a_step_without_torch(tmp_path, capsys):
         ("while True: pass\n", "without a second call of step has not ended after 0.5 s"),
     ],
 )
-def test_what_never_ends(tmp_path, text, words):
-    path = tmp_path / "train.py"
-    path.write_text(text)
-    command = [sys.executable, "-m", "d2lperf", "explain", str(path), "--step", "step"]
-    run = subprocess.run([*command, "--limit", "0.5"], capture_output=True, text=True, timeout=120)
+def test_what_never_ends(script_with, text, words):
+    command = ["-m", "d2lperf", "explain", script_with(text), "--step", "step", "--limit", "0.5"]
+    run = run_python(*command)
     assert run.returncode == 2
     assert words in run.stderr
     assert "(train.py:" in run.stderr
 
 
-def test_what_ran_out_of_data(tmp_path, capsys):
-    path = tmp_path / "train.py"
-    path.write_text(
-        "import torch\nbatches = iter([torch.ones(3)] * 2)\n\n\n"
-        "def step():\n    return next(batches) + 1\n"
-    )
-    command = ["explain", str(path), "--step", "step", "--device", "H100 SXM"]
-    assert main(command) == 2
-    assert "its data came to an end" in capsys.readouterr().err
+NO_TORCH = "def step():\n    return 3\n"
+TWO_BATCHES = """
+import torch
+batches = iter([torch.ones(3)] * 2)
+
+def step():
+    return next(batches) + 1
+"""
+
+
+@pytest.mark.parametrize(
+    "text, options, words",
+    [
+        ("", [], "nowhere.py was asked for, but there is no such file"),
+        (NO_TORCH, ["--device", "H100"], "no data sheet of 'H100' .*Did you mean 'H100 SXM'"),
+        (NO_TORCH, [], "it used no operation of torch"),
+        (TWO_BATCHES, ["--device", "H100 SXM"], "its data came to an end"),
+    ],
+    ids=["no file", "unknown accelerator", "no torch", "out of data"],
+)
+def test_what_cannot_be_explained_is_told(script_with, capsys, text, options, words):
+    path = script_with(text) if text else "nowhere.py"
+    assert main(["explain", str(path), "--step", "step", *options]) == 2
+    assert re.search(words, capsys.readouterr().err)
 
 
 def test_three_levers_at_most():

@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from racing import in_threads
 from shown import shown
 
 from d2lperf import LaunchTimeout, WorkerError, launch
@@ -163,13 +164,7 @@ def test_nothing_is_lost_when_workers_race(staleness):
         for i in range(count):
             store.push(0, vector(1, number, i))
 
-    racers = [
-        threading.Thread(target=work, args=(store, 10**i)) for i, store in enumerate(stores(shelf))
-    ]
-    for racer in racers:
-        racer.start()
-    for racer in racers:
-        racer.join(LONG_S)
+    in_threads(*(partial(work, store, 10**i) for i, store in enumerate(stores(shelf))))
     assert shelf.values[0].tolist() == [2 * count, 11 * count, count * (count - 1)]
     assert shelf.pushes[0] == [count, count]
 

@@ -1,29 +1,8 @@
 """When a progress bar is shown."""
 
 import pytest
-import tqdm.auto
 
 from d2lperf.progress import bar_wanted, progress_bar
-
-
-@pytest.fixture
-def bars(monkeypatch):
-    """The bars that are made."""
-    made = []
-
-    class Bar:
-        def __init__(self, total, **layout):
-            self.total, self.n, self.closed = total, 0.0, False
-            made.append(self)
-
-        def update(self, more):
-            self.n += more
-
-        def close(self):
-            self.closed = True
-
-    monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
-    return made
 
 
 @pytest.mark.parametrize("value", ["", "0"])

@@ -29,10 +29,6 @@ def test_colab_has_all_of_it():
     assert {r.name for r in wanted if there.get(r.name, "0") not in r.specifier} == set()
 
 
-def test_nothing_is_said_where_all_is_there():
-    requirements.check()
-
-
 def test_missing_packages_are_named_with_the_python_that_lacks_them(monkeypatch):
     absent = {"torch": None, "pooch": None}
     monkeypatch.setattr(requirements, "find_spec", lambda name: absent.get(name, "there"))

@@ -1,25 +1,20 @@
 """The book's Timer and Benchmark, on a clock moved by hand."""
 
 import sys
+from unittest.mock import Mock
 
 import broken_outputs
 import pytest
+from clocks import FakeClock
 
 from d2lperf import stopwatch
 from d2lperf.stopwatch import Benchmark, Timer
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock(monkeypatch):
     """The clock that a stopwatch reads."""
-    made = Clock()
+    made = FakeClock()
     monkeypatch.setattr(stopwatch.time, "perf_counter", made)
     return made
 
@@ -31,14 +26,7 @@ def waiting(monkeypatch):
 
 
 def failing_at_the_second_call():
-    calls = []
-
-    def synchronize():
-        calls.append(1)
-        if len(calls) == 2:
-            raise RuntimeError("device lost")
-
-    return synchronize
+    return Mock(side_effect=[None, RuntimeError("device lost")])
 
 
 def test_timer_keeps_laps(clock):

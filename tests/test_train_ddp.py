@@ -14,7 +14,7 @@ import nbformat
 import pytest
 import torch
 import toy_device
-from fresh import torchrun
+from fresh import run_python, torchrun
 from nodes import ADDRESSES, end, skip_without_nodes, two_nodes
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
@@ -57,14 +57,7 @@ def trained(tmp_path_factory):
         if script == DDP:
             done = torchrun("--standalone", "--nproc-per-node=2", copy, cwd=folder, **ONE_THREAD)
         else:
-            done = subprocess.run(
-                [sys.executable, copy],
-                env={**os.environ, **ONE_THREAD},
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=300,
-            )
+            done = run_python(copy, cwd=folder, **ONE_THREAD)
         assert done.returncode == 0, done.stderr
         return folder, done.stdout
 

@@ -4,13 +4,12 @@ import ast
 import importlib.util
 import itertools
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 import torch
+from fresh import run_python
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 SLOW, FAST = NOTEBOOKS / "train_slow.py", NOTEBOOKS / "train_fast.py"
@@ -75,9 +74,7 @@ def test_both_scripts_have_the_same_losses(tools):
 @pytest.mark.parametrize("path", [SLOW, FAST], ids=["slow", "fast"])
 def test_a_script_runs_from_the_shell_and_learns(path, tmp_path):
     script = shorter(path, tmp_path, " = 300, 8, ", " = 40, 2, ")
-    done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=300
-    )
+    done = run_python(script, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     first, last, spread, time = done.stdout.splitlines()
     said = [re.fullmatch(r"step (\d+): loss (\d\.\d+), right (0\.\d+)", s) for s in (first, last)]

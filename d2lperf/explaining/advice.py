@@ -53,7 +53,13 @@ class Precision(NamedTuple):
     gain: float
 
 
-def advice(parts: list[Part], regime: Limit, roofline: Roofline, outside: dict[str, float]) -> str:
+def advice(
+    parts: list[Part],
+    regime: Limit,
+    roofline: Roofline,
+    outside: dict[str, float],
+    uncounted: dict[str, float],
+) -> str:
     """Return what would help against the regime that the function is in.
 
     Args:
@@ -61,14 +67,11 @@ def advice(parts: list[Part], regime: Limit, roofline: Roofline, outside: dict[s
         regime: what it waits for; "outside of torch" and "not known" are two of them.
         roofline: with the ceilings.
         outside: Python functions outside of torch -> share of the time there.
+        uncounted: operations that cannot be counted -> share of the time.
     """
     if regime == OUTSIDE:
         return _advice_outside(parts, outside)
     if regime == UNKNOWN:
-        uncounted: dict[str, float] = defaultdict(float)
-        for operation, _, share in parts:
-            if not operation.counted:
-                uncounted[operation.name] += share
         return f"not known: nobody counts the work of {_largest(uncounted)}"
     seconds: dict[str, float] = defaultdict(float)
     for operation, estimate, _ in parts:

@@ -38,8 +38,10 @@ def explain(
 
     What it changes is put back afterwards: parameters, buffers, gradients, the state of optimizers
     and the state of the random generators; the report says how often it was called and what was put
-    back. Python's own state cannot be put back: iterators advance, counters count. For the copies
-    there must be memory.
+    back. The first call is watched, and later the first step of each optimizer. What else only a
+    later call writes in place stays, such as an average of weights at every fourth call. Python's
+    own state cannot be put back: iterators advance, counters count. For the copies there must be
+    memory.
 
     Work is counted by the rules of `d2lperf.counting`; all of it is taken to run on the device of
     the ceilings. What cannot be counted (sorting, random numbers, recurrent layers) is timed by
@@ -51,7 +53,8 @@ def explain(
         ceilings: of the device; by default those that `measure_ceilings` finds. Those of
             `d2lperf.datasheets.datasheet("H100 SXM")` predict for a machine that is not here; then
             nothing is measured.
-        measured: also measure the time; if not, the function runs two to five times.
+        measured: also measure the time; if not, the function runs twice, or three times where
+            something is not counted.
 
     Raises:
         TypeError: `fn` is no function.
@@ -213,10 +216,11 @@ def _explained(found: _Study, runs: int, keeper: StateKeeper) -> Explanation:
     for operation, _, share in parts:
         if not operation.counted:
             uncounted[operation.name] += share
-    shares = _shares(parts) if sum(uncounted.values()) <= MOST_UNCOUNTED else {}
+    unknown = sum(uncounted.values())
+    shares = _shares(parts) if unknown <= MOST_UNCOUNTED else {}
     total_s = sum(est.seconds for _, est in pairs)
-    regime = limit_of(shares, sum(uncounted.values()), found.outside)
-    help = advice(parts, regime, roofline, found.functions)
+    regime = limit_of(shares, unknown, found.outside)
+    help = advice(parts, regime, roofline, found.functions, uncounted)
     if found.measurement:
         help = _with_measured(help, regime, found.measurement.median_s, total_s)
     return Explanation(

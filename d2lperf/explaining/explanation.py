@@ -178,10 +178,10 @@ class Explanation(Shown):
             ]
         lines = [f"predicted: {predicted}"]
         if self.measurement:
-            times = self.measured_s / self.predicted_s
-            lines.append(
-                f"measured: {format_value(self.measured_s, 's')}, {times:.2g} times as much"
-            )
+            measured = f"measured: {format_value(self.measured_s, 's')}"
+            if self.predicted_s:  # 0 where only views are made, and the overhead is not known
+                measured += f", {self.measured_s / self.predicted_s:.2g} times as much"
+            lines.append(measured)
         if self.outside >= 0.01:
             lines.append(f"outside of torch's operations: {self.outside:.0%} of the time")
         return lines

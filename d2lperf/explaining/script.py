@@ -44,7 +44,7 @@ def step_of(script: str | Path, name: str, arguments: list[str]) -> Callable[[],
 
     Args:
         script: path of a Python file.
-        name: of a function at the top level of the script.
+        name: of a function at the top level of the script: defined there, or imported.
         arguments: of the script, as on its command line.
 
     Raises:
@@ -96,38 +96,54 @@ class _Stopper:
         self.file, self.name, self.calls = file, name, 0
         self.module: CodeType | None = None
         self.top_level: dict[str, Any] = {}  # names at the script's top level
-        self.lines: set[int] = set()  # where functions of this name begin there
+        self.known: Any = None  # by the name of the step there, decorated
+        self.lines: set[int] = set()  # where its code begins
 
     def look(self, frame: FrameType, event: str, argument: Any) -> None:
-        """What `sys.setprofile` calls."""
+        """What `sys.setprofile` calls at each call of any function, so it must be quick."""
+        if event != "call":
+            return
         code = frame.f_code
-        if event != "call" or code.co_filename != self.file:
-            return
-        if code.co_name == "<module>":
+        if self.module is None and code.co_name == "<module>" and code.co_filename == self.file:
             self.module, self.top_level = code, frame.f_globals
-            self.lines = {inner.co_firstlineno for inner in _functions(code, self.name)}
-        if code.co_name != self.name or not self.is_step(frame):
+        known: Any = self.top_level.get(self.name)
+        if known is not self.known:
+            self.known, self.lines = known, self.lines_of(known)
+        if code.co_firstlineno not in self.lines or not self.is_step(frame):
             return
-        function = frame.f_globals[self.name]  # as the script calls it: with its decorators
-        given = _positional(code, frame)[1 if inspect.ismethod(inspect.unwrap(function)) else 0 :]
+        method = inspect.ismethod(inspect.unwrap(known))
+        given = _positional(code, frame)[1 if method else 0 :]
         self.calls += 1
-        self.last = partial(function, *given, **_named(code, frame))
+        self.last = partial(known, *given, **_named(code, frame))  # with its decorators
         if self.calls == CALLS:
             sys.setprofile(None)
             raise _Reached(self.last)
 
-    def is_step(self, frame: FrameType) -> bool:
-        """Whether a function of this name is what the top level knows by it, without decorators.
+    def lines_of(self, known: Any) -> set[int]:
+        """Where the code of a function begins, without its decorators.
 
-        Lines are compared: torch.compile makes other code of the same line. A decorator without
-        functools.wraps does not say what it decorates; that stands at the top level.
+        A decorator that is a class does not say what it decorates; that stands at the top level.
         """
-        known = frame.f_globals.get(self.name)
-        if not callable(known):
-            return False
+        if self.module is None or not callable(known):
+            return set()
         inner = getattr(inspect.unwrap(known), "__code__", None)
-        lines = {*self.lines, inner.co_firstlineno} if inner else self.lines
-        return frame.f_code.co_firstlineno in lines
+        codes = [inner] if inner else _functions(self.module, self.name)
+        return {code.co_firstlineno for code in codes}
+
+    def is_step(self, frame: FrameType) -> bool:
+        """Whether a frame that begins on the right line is a call of what the top level knows.
+
+        Names are compared: torch.compile makes other code of the same line. What a decorator
+        returns for several functions has the same code, but another closure.
+        """
+        function, code = inspect.unwrap(self.known), frame.f_code
+        inner = getattr(function, "__code__", None)
+        if inner is None:
+            return (code.co_filename, code.co_name) == (self.file, self.name)
+        if (code.co_filename, code.co_name) != (inner.co_filename, inner.co_name):
+            return False
+        cells = zip(inner.co_freevars, function.__closure__ or ())
+        return all(frame.f_locals.get(name) is cell.cell_contents for name, cell in cells)
 
 
 def _functions(outer: CodeType, name: str) -> list[CodeType]:
@@ -192,6 +208,12 @@ def _uncalled(path: Path, name: str, found: dict, stopper: _Stopper) -> Callable
             f"level. It has: {known}.{advice}"
         )
     needed = _needed(step)
+    if needed and not stopper.lines_of(step):
+        raise ScriptError(
+            f"{name} needs {needed} arguments, and it is a {type(step).__name__}: only calls of "
+            f"functions that are written in Python are seen. Add one to {path.name} that calls it, "
+            "and give its name to --step."
+        )
     if needed:
         raise ScriptError(
             f"{name} needs {needed} arguments, and {path.name} ended without calling it. Let the "

@@ -15,7 +15,7 @@ from d2lperf.installed import OURS, is_installed
 __all__ = ["StackSampler"]
 
 EVERY_S = 1e-3
-TORCH = str(Path(torch.__file__).parent)
+LOADER = str(Path(torch.__file__).parent / "utils" / "data")
 
 
 class StackSampler:
@@ -25,8 +25,7 @@ class StackSampler:
         seen: name of a function -> how often it ran outside of torch's operations.
     """
 
-    def __init__(self, every_s: float = EVERY_S):
-        self.every_s = every_s
+    def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
         self._ended = threading.Event()
 
@@ -46,7 +45,7 @@ class StackSampler:
         self._thread.join()
 
     def _watch(self, thread: int) -> None:
-        while not self._ended.wait(self.every_s):
+        while not self._ended.wait(EVERY_S):
             frame = _compat.frame_of(thread)
             name = name_of(frame) if frame else None
             if name:
@@ -71,8 +70,8 @@ def name_of(frame: FrameType) -> str | None:
         file = at.f_code.co_filename
         if file.startswith(OURS):
             return None  # our counter runs or notes an operation
-        loading |= file.startswith(str(Path(TORCH, "utils", "data")))
-        if not (is_installed(file) or file.startswith(TORCH)):
+        loading |= file.startswith(LOADER)
+        if not is_installed(file):
             via = " in a DataLoader" if loading else ""
             return f"{at.f_code.co_name} ({Path(file).name}:{at.f_code.co_firstlineno}){via}"
         at = at.f_back

@@ -153,7 +153,7 @@ def compare(
             With neither, those of `torch.testing.assert_close`: 1.3e-6 and 1e-5 for float32, 1e-7
             and 1e-7 for float64.
         setup: called before each sample, outside the clock, for functions that use up their input;
-            a sample is then one call.
+            a sample is then one call. Where it returns None, they are called without an argument.
         build: each value is a function that *makes* the function to be timed, such as a network
             with weights of its own. It is made anew for each block of rounds, and the interval
             covers how builds differ. Needed to compare programs: without it, a difference of up to
@@ -190,7 +190,7 @@ def compare(
     'slower'
     """
     fns = arguments.named(functions)
-    baseline = next(iter(fns)) if baseline is None else baseline
+    baseline = next(iter(fns)) if baseline is None else str(baseline)  # as their names
     if baseline not in fns:
         raise ValueError(f"the baseline {baseline!r} is not among the functions {list(fns)}.")
     arguments.check_setup(setup)

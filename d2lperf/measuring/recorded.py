@@ -97,21 +97,24 @@ def choose(records: Iterable[Record], this: Machine, own: Mapping[Key, float]) -
     """Return the numbers to show beside those of this run, or None where there are none.
 
     A machine with other accelerators than this one comes first: a GPU's numbers beside a CPU's.
-    Otherwise the newest run counts. A record of this very run would say nothing new.
+    Then comes one with another processor, then the newest run. A record of this very run would say
+    nothing new.
 
     Args:
         records: what was recorded.
         this: this machine.
         own: what this run measured (nan where it has not), by prediction.
     """
-    best, best_rank = None, (False, "")
+    best, best_rank = None, (False, False, "")
     for record in records:
         numbers = record.notebook_of(own)
         if not numbers or all(own[key] == number for key, number in numbers.items()):
             continue
-        rank = (record.card.accelerators != this.accelerators, record.day)
+        card = record.card
+        other_processor = card.processor_name != this.processor_name
+        rank = (card.accelerators != this.accelerators, other_processor, record.day)
         if best is None or rank > best_rank:
-            best, best_rank = Column(record.card.name, numbers), rank
+            best, best_rank = Column(card.name, numbers), rank
     return best
 
 

@@ -411,9 +411,11 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
         The cost is what the calls of the warm-up took beyond the quiet level, more than those of
         `other`, by default the baseline; each later call gains the difference of the quiet levels.
         The interval is that of the ratio: first calls happen once. `before_s`: seconds that `name`
-        has cost before its first call, such as scripting.
+        has cost before its first call, such as scripting. ValueError: a function against itself.
         """
         other = self.baseline if other is None else other
+        if name == other:
+            raise ValueError(f"a break-even is between two functions, but both are {name!r}.")
         found, against = self.between(name, other), self.between(other, name)
         call_s = found.levels_s[other][0]
         cost_s = before_s + sum(found.first_calls_s) - sum(against.first_calls_s)

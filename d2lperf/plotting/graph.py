@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,15 +28,17 @@ def graph(
         nodes: names, in the order in which they stand in their column from the top.
         edges: pairs (from, to).
         highlight: nodes to stand out.
+
+    Raises:
+        ValueError: no nodes, one of them twice, a cycle, or an edge to something else.
     """
     import networkx as nx
 
-    if not nodes:
-        raise ValueError("graph needs at least one node")
+    _check(nodes, edges)
     flow = nx.DiGraph(edges)
     flow.add_nodes_from(nodes)
-    if len(flow) != len(nodes) or not nx.is_directed_acyclic_graph(flow):
-        raise ValueError(f"these nodes lack the end of an edge, or have a cycle: {nodes}")
+    if not nx.is_directed_acyclic_graph(flow):
+        raise ValueError(f"graph draws no cycles, but got {nx.find_cycle(flow)}")
     layers = [[n for n in nodes[::-1] if n in layer] for layer in nx.topological_generations(flow)]
     place = nx.multipartite_layout(flow, dict(enumerate(layers)))
     rows, wide = max(map(len, layers)), max(len(str(node)) for node in nodes)
@@ -57,3 +60,15 @@ def graph(
         boxes = texts[source].get_bbox_patch(), texts[target].get_bbox_patch()
         arrow.set(patchA=boxes[0], patchB=boxes[1], zorder=5)  # boxes are drawn first
     return ax
+
+
+def _check(nodes: Sequence[str], edges: Sequence[tuple[str, str]]) -> None:
+    """Raise ValueError unless each node is there once, and each edge is between two of them."""
+    if not nodes:
+        raise ValueError("graph needs at least one node")
+    twice = [node for node, count in Counter(nodes).items() if count > 1]
+    if twice:
+        raise ValueError(f"graph needs each node once, but got more than one of {twice}")
+    loose = [edge for edge in edges if not {*edge} <= {*nodes}]
+    if loose:
+        raise ValueError(f"graph needs both ends of {loose} among the nodes {list(nodes)}")

@@ -253,20 +253,6 @@ class Timeline:
 
         return pd.DataFrame(self.spans, columns=list(Span._fields))
 
-    def busy_frame(self) -> pd.DataFrame:
-        """Return a `pandas.DataFrame` with a row for each lane; nested spans are not counted twice.
-
-        Columns: `lane`, `device`, `spans` (how many), `busy_s`, `busy_fraction`.
-        """
-        import pandas as pd
-
-        found = self._now()
-        rows = [
-            (lane, found.device_of[lane], len(times), self.busy_s(lane), self.busy_fraction(lane))
-            for lane, times in found.times.items()
-        ]
-        return pd.DataFrame(rows, columns=["lane", "device", "spans", "busy_s", "busy_fraction"])
-
     def plot(
         self,
         ax: Axes | None = None,

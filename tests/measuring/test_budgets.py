@@ -10,12 +10,6 @@ from clocks import FakeClock, fake_compare, neighbour
 
 from d2lperf.measuring.results import Comparison
 
-
-@pytest.fixture
-def clock():
-    return FakeClock()
-
-
 # --------------------------------------------------------------------- compare: noise and time
 
 
@@ -130,8 +124,7 @@ def test_slow_first_calls_leave_enough_time_for_all_the_rounds(clock, k):
 @pytest.mark.parametrize("budget_s", [0.3, 10.0])
 def test_a_budget_is_kept_warm_up_included(clock, call_s, budget_s):
     """The first edition took 8.4 s for budget_s=4. Each function is called once in any case."""
-    noise = {"noise": 0.5}
-    functions = {n: clock.work(call_s, seed=i, **noise) for i, n in enumerate("ab")}
+    functions = {n: clock.work(call_s, seed=i, noise=0.5) for i, n in enumerate("ab")}
     found = fake_compare(clock, functions, budget_s=budget_s, progress=False)
     firsts = sum(each.first_call_s for each in found.values())
     assert found.elapsed_s <= max(1.1 * budget_s, firsts) + max(

@@ -5,21 +5,13 @@ import random
 import weakref
 
 import pytest
-from clocks import FakeClock
+from clocks import fake_compare
 
 from d2lperf.measuring.builds import ROUNDS
-from d2lperf.measuring.compare import compare
-from d2lperf.measuring.instruments import using
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
 
 
 def built(clock, makers, seed=0, **options):
-    with using(clock.instruments(seed)):
-        return compare(makers, check=False, build=True, progress=False, **options)
+    return fake_compare(clock, makers, seed, build=True, **options)
 
 
 def lucky(clock, chance, spread, seconds=1e-4):
@@ -39,9 +31,7 @@ def test_equal_programs_are_not_told_apart_by_the_luck_of_a_build(clock):
         chance = random.Random(seed)
         a, b = (lucky(clock, chance, 0.02) for _ in "ab")
         words[True].append(built(clock, {"a": a, "b": b}, seed)["b"].verdict)
-        with using(clock.instruments(seed)):
-            found = compare({"a": a(), "b": b()}, check=False, progress=False)
-        words[False].append(found["b"].verdict)
+        words[False].append(fake_compare(clock, {"a": a(), "b": b()}, seed)["b"].verdict)
     false = {build: sum(w in ("faster", "slower") for w in all_) for build, all_ in words.items()}
     assert false[True] <= 1 < 5 <= false[False]
 
@@ -107,20 +97,13 @@ def test_a_maker_that_makes_no_function_is_told(clock):
 
 
 def test_results_are_compared_for_the_first_build(clock):
-    with using(clock.instruments()):
-        found = compare(
-            {"a": lambda: clock.work(1e-4, result=1), "b": lambda: clock.work(1e-4, result=1)},
-            build=True,
-        )
-    assert found.checked
+    makers = {name: lambda: clock.work(1e-4, result=1) for name in "ab"}
+    assert built(clock, makers, check=True).checked
 
 
 def test_a_small_difference_says_that_it_may_be_the_places_in_memory(clock):
-    with using(clock.instruments()):
-        found = compare(
-            {"a": clock.work(1e-4), "b": clock.work(1.015e-4)}, check=False, margin=0.01
-        )
+    makers = {"a": lambda: clock.work(1e-4), "b": lambda: clock.work(1.015e-4)}
+    found = fake_compare(clock, {name: make() for name, make in makers.items()}, margin=0.01)
     assert found["b"].verdict == "slower" and "build=True" in found["b"].reason
-    made = built(clock, {"a": lambda: clock.work(1e-4), "b": lambda: clock.work(1.015e-4)},
-                 margin=0.01)  # fmt: skip
+    made = built(clock, makers, margin=0.01)
     assert made["b"].verdict == "slower" and not made["b"].reason

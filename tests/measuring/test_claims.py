@@ -11,14 +11,9 @@ from hypothesis import strategies as st
 
 from d2lperf.measuring import claims
 from d2lperf.measuring.claims import Claim, ClaimContradicted
-from d2lperf.measuring.verdict import NOT_DECIDED, Ratio
+from d2lperf.measuring.verdict import NOT_DECIDED, Ratio, decide
 
 M = 0.01
-
-
-@pytest.fixture
-def three():
-    return made({"eager": 1.0, "scripted": 0.8, "compiled": 1.5})
 
 
 @pytest.fixture
@@ -84,16 +79,10 @@ def test_an_outcome_is_never_taken_back(four, number, claim):
 
 @given(st.tuples(ends, ends).map(sorted), st.floats(0.0, 0.2))
 def test_a_claim_agrees_with_the_verdict(pair, margin):
-    from d2lperf.measuring.verdict import decide
-
     verdict = decide(*pair, margin).verdict
-    found = with_interval(*pair)
-    assert (claims.faster("a", margin).outcome(found, False) == "borne out") == (
-        verdict == "faster"
-    )
-    assert (claims.slower("a", margin).outcome(found, False) == "borne out") == (
-        verdict == "slower"
-    )
+    for claim, word in ((claims.faster, "faster"), (claims.slower, "slower")):
+        outcome = claim("a", margin).outcome(with_interval(*pair), refused=False)
+        assert (outcome == "borne out") == (verdict == word)
 
 
 # ------------------------------------------------------------------------------------ expect

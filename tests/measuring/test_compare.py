@@ -8,7 +8,7 @@ import random
 import re
 import subprocess
 import sys
-import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,16 +16,11 @@ import torch
 from clocks import FakeClock, fake_compare, fake_measure, fake_sweep, in_blocks, neighbour
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from racing import in_threads
 
 from d2lperf.measuring.compare import compare, measure, sweep
 from d2lperf.measuring.equality import ResultsDiffer
 from d2lperf.measuring.results import Comparison
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
-
 
 # ----------------------------------------------------------------------- compare: what it finds
 
@@ -72,34 +67,17 @@ def test_the_baseline_can_be_chosen(clock):
     assert found.baseline == "b" and found["a"].ratio == pytest.approx(0.5)
 
 
-def test_three_functions_get_corrected_intervals(clock):
-    noisy = lambda seed: clock.work(1e-4, noise=0.05, seed=seed)  # noqa: E731
-    found = fake_compare(clock, {"a": noisy(1), "b": noisy(2), "c": noisy(3)}, budget_s=0.3)
-    alone = Comparison(**{**vars(found), "rounds": found.rounds, "confidence": 0.9})
-    wide, narrow = found["b"], alone["b"]
-    assert wide.low < narrow.low < narrow.high < wide.high
-
-
-def test_a_list_of_functions_goes_by_their_names(clock):
-    def one():
-        clock.now += 1e-4
-
-    def two():
-        clock.now += 2e-4
-
-    assert fake_compare(clock, [one, two]).rounds.names == ["one", "two"]
+def test_the_baseline_is_named_as_the_functions_are(clock):
+    functions = {1: clock.work(1e-4), 2: clock.work(2e-4)}
+    assert fake_compare(clock, functions, baseline=2).baseline == "2"
 
 
 def test_setup_gives_each_call_its_input(clock):
-    def use_up(items):
-        clock.now += 1e-3
+    def use_up(items, seconds):
+        clock.now += seconds
         return items.pop()
 
-    def use_up_slowly(items):
-        clock.now += 2e-3
-        return items.pop()
-
-    functions = {"quick": use_up, "slow": use_up_slowly}
+    functions = {"quick": partial(use_up, seconds=1e-3), "slow": partial(use_up, seconds=2e-3)}
     found = fake_compare(clock, functions, setup=lambda: [7], check=True)
     assert found["slow"].verdict == "slower" and set(found.rounds.loops.values()) == {1}
     assert found["slow"].ratio == pytest.approx(2)
@@ -223,9 +201,8 @@ def test_who_is_busy_while_rounds_run_away_tells_a_fight_from_a_neighbour(
 
         return run
 
-    found = fake_compare(
-        clock, {"a": make("a"), "b": make("b")}, budget_s=3, instruments=instruments
-    )["b"]
+    functions = {"a": make("a"), "b": make("b")}
+    found = fake_compare(clock, functions, budget_s=3, instruments=instruments)["b"]
     assert ("disturb each other (" in found.reason) is refused
 
 
@@ -331,46 +308,30 @@ def test_a_sweep_is_a_comparison_for_each_value(clock):
     assert "rows" in str(found)
 
 
-def test_a_sweep_that_breaks_keeps_the_values_before(clock):
+@pytest.mark.parametrize("breaks", [lambda: 1 / 0, lambda: lambda: 1 / 0], ids=["make", "call"])
+def test_a_sweep_that_breaks_keeps_the_values_before(clock, breaks):
     def make(n):
-        return {"a": clock.work(1e-4), "b": clock.work(1e-4 / n)}
+        return {"a": clock.work(1e-4), "b": clock.work(1e-4) if n < 3 else breaks()}
 
     with pytest.raises(ZeroDivisionError) as caught:
-        fake_sweep(clock, make, [1, 2, 0])
+        fake_sweep(clock, make, [1, 2, 3])
     assert caught.value.partial.values == [1, 2]
+    if sys.version_info >= (3, 11):
+        assert len(caught.value.__notes__) == 1, "it is said once where they are"
     with pytest.raises(TypeError, match="make must be a function"):
         sweep({}, [1])
 
 
-def test_progress_is_shown_only_when_asked_or_after_a_second(monkeypatch, clock):
+def test_progress_is_shown_only_when_asked_or_after_a_second(monkeypatch, clock, bars):
     monkeypatch.delenv("TQDM_DISABLE", raising=False)
-    made = []
-
-    class Bar:
-        def __init__(self, **options):
-            self.n, self.total, self.closed = 0, options["total"], False
-            made.append(self)
-
-        def close(self):
-            self.closed = True
-
-        def update(self, step):
-            self.n += step
-
-    import tqdm.auto
-
-    monkeypatch.setattr(tqdm.auto, "tqdm", Bar)
     functions = {"a": clock.work(1e-4), "b": clock.work(1e-4)}
     fake_compare(clock, functions)
     fake_measure(clock, clock.work(1e-4))
-    assert made == []
+    assert bars == []
     fake_compare(clock, functions, progress=True)
     fake_measure(clock, clock.work(1e-4), progress=True)
     fake_measure(clock, clock.work(0.3), budget_s=3)
-    assert len(made) == 3 and all(0 < bar.n <= bar.total and bar.closed for bar in made)
-    monkeypatch.setenv("TQDM_DISABLE", "1")
-    fake_compare(clock, functions, progress=True)
-    assert len(made) == 3
+    assert len(bars) == 3 and all(0 < bar.n <= bar.total and bar.closed for bar in bars)
 
 
 # ---------------------------------------------------------------------------- for real, once
@@ -379,15 +340,11 @@ def test_progress_is_shown_only_when_asked_or_after_a_second(monkeypatch, clock)
 def test_a_real_comparison_finds_twice_the_work():
     x = torch.ones(64)
 
-    def once():
-        for _ in range(20):
+    def add(times):
+        for _ in range(times):
             torch.add(x, 1.0)
 
-    def twice():
-        for _ in range(40):
-            torch.add(x, 1.0)
-
-    found = compare({"once": once, "twice": twice})
+    found = compare({"once": partial(add, 20), "twice": partial(add, 40)})
     # Beside busy cores it may abstain; it must not take the wrong side.
     assert found["twice"].verdict in ("slower", "not decided") and found["twice"].ratio > 1
     assert found.machine.torch_threads == torch.get_num_threads()
@@ -421,11 +378,7 @@ def test_two_threads_that_compare_wait_for_each_other():
         functions = {"a": lambda: work(name), "b": lambda: work(name)}
         found.append(compare(functions, check=False, budget_s=0.1, progress=False))
 
-    threads = [threading.Thread(target=run, args=(name,)) for name in "xy"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    in_threads(partial(run, "x"), partial(run, "y"))
     assert len(found) == 2 and set(at_once) == {1}
     assert not any(collected) and gc.isenabled()
 
@@ -492,7 +445,6 @@ def test_the_warning_points_at_the_line_of_the_caller(several):
 
 def test_a_script_that_is_stopped_prints_what_it_has():
     script = (
-        "import time\n"
         "from d2lperf import compare\n"
         "count = [0]\n"
         "def f():\n"
@@ -504,23 +456,6 @@ def test_a_script_that_is_stopped_prints_what_it_has():
     assert ended.returncode != 0
     assert "What was measured until then" in ended.stderr
     assert "median time" in ended.stderr and "second" in ended.stderr
-
-
-def test_a_sweep_that_breaks_says_once_where_the_values_before_are(clock):
-    def make(n):
-        return {"a": clock.work(1e-4), "b": clock.work(1e-4 / n)}
-
-    def breaks(n):
-        functions = make(1)
-        if n == 2:
-            functions["b"] = lambda: 1 / 0
-        return functions
-
-    with pytest.raises(ZeroDivisionError) as caught:
-        fake_sweep(clock, breaks, [1, 2])
-    assert caught.value.partial.values == [1]
-    if sys.version_info >= (3, 11):
-        assert len(caught.value.__notes__) == 1
 
 
 def test_the_four_outcomes_are_explained_in_one_text():

@@ -8,22 +8,16 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from clocks import FakeClock
+from clocks import fake_compare, fake_measure, with_tools
 
 from d2lperf.measuring import neighbours, sampling
-from d2lperf.measuring.compare import compare, measure
+from d2lperf.measuring.compare import measure
 from d2lperf.measuring.defaults import LIMIT_S
-from d2lperf.measuring.instruments import using
 from d2lperf.measuring.neighbours import Neighbours, OthersTime, TimeUsed
 from d2lperf.measuring.sampling import ISOLATED_RULES, Subject
 
 
-@pytest.fixture
-def clock():
-    return FakeClock()
-
-
-def regions(clock, count, call_s=1e-3):
+def regions(clock, count, call_s):
     """A function with so many parallel regions: each waits for a core that is taken."""
 
     def run():
@@ -32,10 +26,9 @@ def regions(clock, count, call_s=1e-3):
     return run
 
 
-def run(clock, **options):
-    with using(clock.instruments()):
-        functions = {"one": regions(clock, 1), "many": regions(clock, 10)}
-        return compare(functions, check=False, progress=False, **options)
+def run(clock, call_s=1e-3, **options):
+    functions = {"one": regions(clock, 1, call_s), "many": regions(clock, 10, call_s)}
+    return fake_compare(clock, functions, **options)
 
 
 def test_functions_with_threads_get_no_verdict_beside_a_steady_load(clock):
@@ -90,10 +83,8 @@ def test_threads_in_processes_of_their_own_count(
     """isolated=True looked at this process only, which has one thread and waits for nobody."""
     monkeypatch.setitem(sampling.APART, "processes", apart(clock, threads, waiting, work))
     clock.others = others
-    functions = {"one": regions(clock, 1), "many": regions(clock, 10)}
     idle = clock.instruments(cpu_clock=lambda: 0.0, thread_clock=lambda: 0.0)
-    with using(idle):
-        found = compare(functions, check=False, isolated=True, progress=False)
+    found = run(clock, instruments=idle, isolated=True)
     assert (found["many"].verdict != "not decided") is decided
     if not decided:
         assert found["many"].reason.startswith("other processes keep 1.0 of 2 cores busy; funct")
@@ -103,9 +94,7 @@ def test_threads_in_processes_of_their_own_count(
 def test_functions_that_only_a_neighbour_makes_slow_get_no_more_time(clock):
     """So slow beside it that an interval would need more than the usual limit."""
     clock.cpu_share, clock.others = 2.0, 1.0
-    functions = {"one": regions(clock, 1, 0.03), "many": regions(clock, 10, 0.03)}
-    with using(clock.instruments()):
-        found = compare(functions, check=False, progress=False)
+    found = run(clock, call_s=0.03)
     assert found["many"].verdict == "not decided"
     assert found.elapsed_s <= 2 * LIMIT_S
 
@@ -118,8 +107,7 @@ def test_functions_that_only_a_neighbour_makes_slow_get_no_more_time(clock):
 def test_where_the_system_tells_how_long_threads_wait_that_counts(clock, waiting, others, decided):
     clock.cpu_share, clock.waiting, clock.others = 2.0, waiting, others
     functions = {"a": clock.work(1e-4), "b": clock.work(1e-4)}
-    with using(clock.instruments(cores=lambda: 4)):
-        found = compare(functions, check=False, progress=False)
+    found = fake_compare(clock, functions, instruments=clock.instruments(cores=lambda: 4))
     assert (found["b"].verdict == "no difference") is decided
 
 
@@ -143,9 +131,7 @@ def test_a_quiet_stretch_is_waited_for(clock):
         return busy_s[-1]
 
     clock.others = 1.0
-    functions = {"one": regions(clock, 1), "many": regions(clock, 10)}
-    with using(clock.instruments(others_clock=others)):
-        found = compare(functions, check=False, progress=False)
+    found = run(clock, instruments=clock.instruments(others_clock=others))
     assert found["many"].verdict == "no difference" and found.elapsed_s > 1.0
     assert found["many"].discarded > 0 and found["many"].ratio == pytest.approx(1.0, abs=0.01)
 
@@ -155,8 +141,7 @@ def test_a_budget_that_is_too_small_hides_no_neighbour(clock, budget_s):
     """A slow function on a busy machine was told about the budget alone."""
     clock.cpu_share, clock.others = 2.0, 1.0
     functions = {name: clock.work(0.6, first=[0.6, 0.5]) for name in "ab"}
-    with using(clock.instruments()):
-        found = compare(functions, check=False, budget_s=budget_s, progress=False)
+    found = fake_compare(clock, functions, budget_s=budget_s)
     assert "budget_s=" in found["b"].reason
     assert found.others_cores == pytest.approx(1.0)
     assert "note: other processes kept 1.0 of 2 cores busy meanwhile" in str(found)
@@ -164,23 +149,22 @@ def test_a_budget_that_is_too_small_hides_no_neighbour(clock, budget_s):
 
 def test_a_moment_does_not_tell_how_busy_others_are(clock):
     """Processor time of others comes in steps of 10 ms: one of them looks like a whole core."""
-    with using(clock.instruments(others_clock=lambda: 0.01 if clock.now else 0.0)):
-        found = measure(clock.work(1e-4), budget_s=0.01)
+    steps = clock.instruments(others_clock=lambda: 0.01 if clock.now else 0.0)
+    found = with_tools(steps, measure, clock.work(1e-4), budget_s=0.01)
     assert found.others_cores is None and "note" not in str(found)
 
 
 def test_measure_keeps_what_others_did(clock):
     clock.cpu_share, clock.others = 2.0, 1.0
-    with using(clock.instruments()):
-        found = measure(clock.work(1e-2))
+    found = fake_measure(clock, clock.work(1e-2))
     assert found.others_cores == pytest.approx(1.0)
     assert "note: other processes kept 1.0 of 2 cores busy" in str(found)
 
 
 def test_a_system_that_does_not_tell_is_said_once(clock, monkeypatch):
     monkeypatch.setattr(neighbours, "_said", set())
-    with using(clock.instruments(others_clock=lambda: math.nan)):
-        first, second = (measure(clock.work(1e-4)) for _ in "ab")
+    silent = clock.instruments(others_clock=lambda: math.nan)
+    first, second = (with_tools(silent, measure, clock.work(1e-4)) for _ in "ab")
     assert first.others_cores is None
     assert "cannot be seen on this system" in str(first)
     assert "cannot be seen" not in str(second)

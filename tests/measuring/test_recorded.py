@@ -130,16 +130,19 @@ def test_a_gpu_comes_first_on_a_machine_without_one_and_the_reverse(monkeypatch)
     assert predictions().beside.machine == "2-core AMD EPYC"
 
 
-def test_otherwise_the_newest_counts():
-    other = Machine(processor="Apple M2", cores_usable=8, versions=VERSIONS)
-    store(CPU, "2026-11-23", **{"05-x": [row("a step", 0.25, "s")]})
-    store(other, "2026-11-24", **{"05-x": [row("a step", 0.5, "s")]})
+def test_then_another_processor_comes_first_then_the_newest_run():
+    apple, intel = (
+        Machine(processor=name, cores_usable=8, versions=VERSIONS) for name in ("Apple M2", "Xeon")
+    )
+    store(CPU, "2026-11-25", **{"05-x": [row("a step", 0.25, "s")]})
     predict("a step", 0.1, "s").score(0.125)
+    assert predictions().beside.machine == "2-core AMD EPYC"
+    store(apple, "2026-11-23", **{"05-x": [row("a step", 0.5, "s")]})
     assert predictions().beside.machine == "8-core Apple M2"
-    store(other, "2026-11-22", **{"05-x": [row("a step", 0.5, "s")]})
-    assert predictions().beside.machine == "2-core AMD EPYC"
-    store(other, "2026-11-24", **{"05-x": [row("not this notebook", 0.5, "s")]})
-    assert predictions().beside.machine == "2-core AMD EPYC"
+    store(intel, "2026-11-24", **{"05-x": [row("a step", 0.5, "s")]})
+    assert predictions().beside.machine == "8-core Xeon"
+    store(intel, "2026-11-24", **{"05-x": [row("not this notebook", 0.5, "s")]})
+    assert predictions().beside.machine == "8-core Apple M2"
 
 
 def test_numbers_are_of_the_notebook_that_shares_most_predictions():
@@ -172,14 +175,8 @@ def test_what_is_stored_comes_back(folder):
     predict("a GPU", 1.0).score(5.0, published="RTX 4090")
     path = store(GPU, "2026-11-23", **{"05-x": predictions().measured_here()})
     assert json.loads(path.read_text(encoding="utf-8"))["notebooks"]["05-x"] == [
-        {
-            "text": "a step",
-            "predicted": 0.1,
-            "measured": 0.125,
-            "interval": [0.12, 0.13],
-            "unit": "s",
-        },
-        {"text": "no interval", "predicted": 3, "measured": 4, "interval": None, "unit": ""},
+        row("a step", 0.125, "s") | {"predicted": 0.1, "interval": [0.12, 0.13]},
+        row("no interval", 4) | {"predicted": 3},
     ]
     (record,) = recorded.read()
     assert record.card == GPU and record.day == "2026-11-23"

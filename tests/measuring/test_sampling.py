@@ -13,18 +13,13 @@ from itertools import count, pairwise, repeat
 import numpy as np
 import pytest
 import torch
-from clocks import FakeClock
+from clocks import fake_compare, fake_measure, with_tools
 
 from d2lperf.measuring.compare import compare, measure
 from d2lperf.measuring.instruments import using
 from d2lperf.measuring.interference import find_interference
 from d2lperf.measuring.sampling import RULES, Plan, Subject, Turns, common_plans, phase_values
 from d2lperf.measuring.undisturbed import undisturbed
-
-
-@pytest.fixture
-def clock():
-    return FakeClock()
 
 
 def subject(clock, fn, name="f", *, rules=RULES, **others):
@@ -74,8 +69,7 @@ def test_a_coarse_clock_costs_neither_millions_of_calls_nor_the_result(clock, ca
     """Ticks of 16 ms, as some systems have: a function of 100 µs was called three million times."""
     work = clock.work(call_s)
     coarse = clock.instruments(clock=lambda: math.floor(clock.now / 0.016) * 0.016)
-    with using(coarse):
-        found = measure(work, budget_s=5)
+    found = with_tools(coarse, measure, work, budget_s=5)
     assert found.median_s == pytest.approx(call_s, rel=0.15)
     assert clock.now < 7
 
@@ -83,17 +77,15 @@ def test_a_coarse_clock_costs_neither_millions_of_calls_nor_the_result(clock, ca
 # -------------------------------------------------------------------------------------- plans
 
 
-def test_samples_last_a_quarter_of_a_millisecond(clock):
-    plan = subject(clock, clock.work(1e-5)).plan(1e-5)
-    assert (plan.loops, plan.samples, plan.settle) == (25, 5, 25)
-
-
 @pytest.mark.parametrize(
-    ("call_s", "settle", "samples"), [(0.5e-3, 1, 5), (2e-3, 1, 3), (0.1, 0, 1)]
+    ("call_s", "loops", "settle", "samples"),
+    [(1e-5, 25, 25, 5), (0.5e-3, 1, 1, 5), (2e-3, 1, 1, 3), (0.1, 1, 0, 1)],
 )
-def test_long_calls_get_fewer_samples(clock, call_s, settle, samples):
+def test_samples_last_a_quarter_of_a_millisecond_and_are_fewer_for_long_calls(
+    clock, call_s, loops, settle, samples
+):
     plan = subject(clock, clock.work(call_s)).plan(call_s)
-    assert (plan.loops, plan.settle, plan.samples) == (1, settle, samples)
+    assert (plan.loops, plan.settle, plan.samples) == (loops, settle, samples)
 
 
 def test_samples_on_a_device_are_longer_and_always_synchronised(clock):
@@ -154,18 +146,15 @@ def test_setup_runs_before_each_sample_and_outside_the_clock(clock):
         log.append(given.pop())
         clock.now += 1e-3
 
-    work = subject(clock, uses_up)
-    assert work is not None
-    with using(clock.instruments()):
-        found = measure(uses_up, setup=setup, budget_s=100)
+    found = fake_measure(clock, uses_up, setup=setup, budget_s=100)
     assert found.median_s == pytest.approx(1e-3) and found.loops == 1
     assert log[::2] == ["setup"] * (len(log) // 2) and set(log[1::2]) == {"input"}
 
 
 def test_a_setup_that_returns_nothing_gives_the_function_no_argument(clock):
     state = []
-    with using(clock.instruments()):
-        found = measure(lambda: (state.pop(), clock.work(1e-3)()), setup=lambda: state.append(1))
+    fn = lambda: (state.pop(), clock.work(1e-3)())  # noqa: E731
+    found = fake_measure(clock, fn, setup=lambda: state.append(1))
     assert found.median_s == pytest.approx(1e-3)
     assert state == []
 
@@ -237,8 +226,7 @@ def test_a_disturbed_warm_up_does_not_part_two_copies(clock):
     """One of two copies looks slow at first; in the rounds that count both get the same calls."""
     late = lambda now, call: 1e-4 * (2.5 if call <= 30 else 1)  # noqa: E731
     functions = {"a": clock.work(1e-4), "b": clock.work(late)}
-    with using(clock.instruments()):
-        found = compare(functions, check=False)
+    found = fake_compare(clock, functions)
     assert found.rounds.loops["a"] == found.rounds.loops["b"]
     assert found["b"].verdict == "no difference"
 
@@ -298,12 +286,7 @@ def test_measuring_in_a_thread_does_not_rewind_the_generators_of_the_others(cloc
         may_end.wait(10)
 
     found = []
-
-    def run():
-        with using(clock.instruments()):
-            found.append(measure(work))
-
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=lambda: found.append(fake_measure(clock, work)))
     seed_all()
     thread.start()
     measuring.wait(10)
@@ -317,15 +300,14 @@ def test_measuring_in_a_thread_does_not_rewind_the_generators_of_the_others(cloc
 
 
 @pytest.fixture
-def accelerator(monkeypatch):
+def accelerator(accelerators, monkeypatch):
     """A made-up accelerator of a kind that torch has no module for; its state is a list."""
     module = types.SimpleNamespace(in_use=True, states=["before"], seeds=[])
     module.is_initialized = lambda: module.in_use
     module.get_rng_state_all = lambda: module.states[-1]
     module.set_rng_state_all = module.states.append
     module.manual_seed_all = module.seeds.append
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("meta"))
+    accelerators(1, "meta")
     monkeypatch.setattr(torch, "get_device_module", lambda device: module)
     return module
 
@@ -373,9 +355,7 @@ def test_cycles_do_not_pile_up_while_the_collector_rests(clock):
         clock.now += 1e-3
         most[0] = max(most[0], Node.alive)
 
-    functions = {"a": leaves_a_cycle, "b": clock.work(1e-3)}
-    with using(clock.instruments()):
-        compare(functions, check=False)
+    fake_compare(clock, {"a": leaves_a_cycle, "b": clock.work(1e-3)})
     assert most[0] < 50
 
 

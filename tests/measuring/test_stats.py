@@ -7,14 +7,13 @@ import random
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from d2lperf.measuring import stats
 
 finite = st.floats(-1e6, 1e6, allow_nan=False)
 samples = st.lists(finite, min_size=1, max_size=40)
-EMPTY_OR_BROKEN = [[], [[1.0, 2.0]], [1.0, math.nan]]
 
 
 def walsh_by_hand(x):
@@ -32,26 +31,6 @@ def test_median_and_quartiles_are_numpys(x):
 @given(samples)
 def test_hodges_lehmann_is_the_median_of_pairwise_means(x):
     assert stats.hodges_lehmann(x) == pytest.approx(np.median(walsh_by_hand(x)), abs=1e-9)
-
-
-@settings(deadline=None)
-@given(samples, finite)
-def test_hodges_lehmann_moves_with_the_data(x, shift):
-    moved = stats.hodges_lehmann([v + shift for v in x])
-    assert moved == pytest.approx(stats.hodges_lehmann(x) + shift, abs=1e-6, rel=1e-6)
-
-
-@settings(deadline=None)
-@given(samples)
-def test_hodges_lehmann_turns_with_the_sign(x):
-    assert stats.hodges_lehmann([-v for v in x]) == pytest.approx(-stats.hodges_lehmann(x))
-
-
-def test_hodges_lehmann_hardly_moves_when_a_quarter_is_wild():
-    chance = random.Random(1)
-    calm = [chance.gauss(0, 1) for _ in range(40)]
-    wild = calm[:30] + [1e6] * 10
-    assert abs(stats.hodges_lehmann(wild) - stats.hodges_lehmann(calm)) < 2
 
 
 @pytest.mark.parametrize("n", [5, 6, 9, 14])
@@ -96,27 +75,6 @@ def test_rank_sum_interval_holds_what_the_test_does_not_reject(x, y, confidence)
 
 def test_rank_sum_interval_of_too_few_is_infinite():
     assert stats.rank_sum_interval([2.0], [1.0])[1:] == (-math.inf, math.inf)
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    st.lists(st.floats(-100, 100, allow_nan=False), min_size=6, max_size=24, unique=True),
-    st.sampled_from([0.8, 0.9, 0.95]),
-)
-def test_signed_rank_interval_holds_what_the_test_does_not_reject(x, confidence):
-    """Inside the interval scipy's exact test keeps the centre, outside it rejects it."""
-    low, high = stats.signed_rank_interval(x, confidence)
-    walsh = walsh_by_hand(x)
-    assume(math.isfinite(low) and low < high)
-    # Points between neighbouring pairwise means, where ties cannot blur the test.
-    gaps = [(a + b) / 2 for a, b in itertools.pairwise(walsh) if b - a > 1e-6]
-    for centre in gaps[:3] + gaps[len(gaps) // 2 :][:2] + gaps[-3:]:
-        shifted = np.array(x) - centre
-        if len(np.unique(np.abs(shifted))) < len(x) or (shifted == 0).any():
-            continue
-        p = scipy.stats.wilcoxon(shifted, method="exact").pvalue
-        inside = low <= centre <= high
-        assert inside == (p > 1 - confidence + 1e-12) or math.isclose(p, 1 - confidence)
 
 
 @settings(deadline=None)
@@ -247,15 +205,9 @@ def test_a_few_stray_samples_are_no_level():
     assert stats.two_levels([1.0, 2.0]) is None
 
 
-@pytest.mark.parametrize("bad", EMPTY_OR_BROKEN)
+@pytest.mark.parametrize("bad", [[], [[1.0, 2.0]], [1.0, math.nan]])
 @pytest.mark.parametrize(
-    "function",
-    [
-        stats.median,
-        stats.quartiles,
-        stats.hodges_lehmann,
-        stats.signed_rank_interval,
-    ],
+    "function", [stats.median, stats.quartiles, stats.hodges_lehmann, stats.signed_rank_interval]
 )
 def test_bad_samples_are_refused(function, bad):
     with pytest.raises(ValueError, match=r"non-empty|NaN"):

@@ -1,17 +1,11 @@
-"""Every test draws with Agg, closes its figures and leaves matplotlib's settings as they were."""
+"""Every test leaves matplotlib's settings as they were."""
 
 import matplotlib
 import pytest
 
-matplotlib.use("Agg")
-
 
 @pytest.fixture(autouse=True)
-def no_traces():
-    from matplotlib import pyplot as plt
-
+def settings_stay():
     before = dict(matplotlib.rcParams)
-    plt.close("all")
     yield
     assert dict(matplotlib.rcParams) == before
-    plt.close("all")

@@ -4,7 +4,7 @@ from itertools import combinations, count
 
 import numpy as np
 import pytest
-from drawn_bars import boxes
+from drawn import boxes
 from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.colors import to_rgb

@@ -1,7 +1,7 @@
 """Rows for lanes, bars for spans."""
 
 import pytest
-from drawn_bars import boxes
+from drawn import boxes, legend, names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib import pyplot as plt
@@ -15,14 +15,6 @@ STEP = [
     ("backward", 3.0, 6.0, "rank 0", 0),
     ("all-reduce", 5.0, 1.0, "link 0", 0),
 ]
-
-
-def names(ax):
-    return [label.get_text() for label in ax.get_yticklabels()]
-
-
-def legend(ax):
-    return [text.get_text() for text in ax.get_legend().get_texts()] if ax.get_legend() else []
 
 
 def written(ax):

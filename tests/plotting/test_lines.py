@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from drawn import legend
 from matplotlib.colors import same_color
 
 from d2lperf.plotting import COLOURS, lines
@@ -30,7 +31,7 @@ def test_several_curves_differ_in_colour_and_marker_and_are_named():
     assert same_color(ax.lines[0].get_color(), COLOURS["blue"])
     assert same_color(ax.lines[1].get_color(), COLOURS["vermillion"])
     assert ax.lines[0].get_marker() != ax.lines[1].get_marker()
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["eager", "compiled"]
+    assert legend(ax) == ["eager", "compiled"]
 
 
 def test_ticks_have_units_or_are_plain_numbers():
@@ -71,13 +72,8 @@ def test_predictions_are_dashed_in_the_colour_of_their_curve():
     measured, said = ax.lines[:2]
     assert said.get_linestyle() == "--" and said.get_ydata().tolist() == [2, 2, 2]
     assert same_color(said.get_color(), measured.get_color())
-    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["eager", "b", "predicted"]
-    alone = lines(X, [1, 2, 3], predicted=[1, 1, 1]).get_legend().get_texts()
-    assert [text.get_text() for text in alone] == ["measured", "predicted"]
-
-
-def inside(axis):
-    return [text for text in ticks(axis) if text]
+    assert legend(ax) == ["eager", "b", "predicted"]
+    assert legend(lines(X, [1, 2, 3], predicted=[1, 1, 1])) == ["measured", "predicted"]
 
 
 @pytest.mark.parametrize(
@@ -98,4 +94,4 @@ def inside(axis):
 def test_ticks_of_an_axis_have_one_format(values, log, unit, expected):
     """An axis once read 0.0001 beside 1e-06, and 500 ms beside 1 s."""
     ax = lines([1, 2], values, log=log, yunit=unit)
-    assert expected <= set(inside(ax.yaxis)), inside(ax.yaxis)
+    assert expected <= set(ticks(ax.yaxis))

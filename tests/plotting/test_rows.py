@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from drawn import names, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib import pyplot as plt
@@ -14,14 +15,6 @@ from d2lperf.measuring.verdict import FASTER, NO_DIFFERENCE, NOT_DECIDED, SLOWER
 from d2lperf.plotting import COLOURS, bars, colour_of, distributions, intervals
 
 GREEN, RED, GREY = COLOURS["green"], COLOURS["vermillion"], "#A6A6A6"
-
-
-def names(ax):
-    return [label.get_text() for label in ax.get_yticklabels()]
-
-
-def texts(ax):
-    return [text.get_text() for text in ax.texts]
 
 
 def points(ax):

@@ -5,16 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from drawn import legend, texts
 from matplotlib import pyplot as plt
 
 from d2lperf.plotting import waterfall
 
 STEPS = ["as it was", "compiled", "bfloat16", "larger batch"]
 TIMES = [0.08, 0.05, 0.06, 0.02]
-
-
-def texts(ax):
-    return [text.get_text() for text in ax.texts]
 
 
 def test_a_bar_for_each_step_in_order_with_its_value():
@@ -39,11 +36,7 @@ def test_intervals_and_predictions_stand_where_they_are_known():
     np.testing.assert_array_equal(marks.get_ydata(), [math.nan, 0.04, 0.03, 0.02])
     bars = ax.containers[0]
     assert all(x > bar.get_x() + bar.get_width() for x, bar in zip(marks.get_xdata(), bars))
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
-        "measured",
-        "saved",
-        "predicted",
-    ]
+    assert legend(ax) == ["measured", "saved", "predicted"]
 
 
 def test_a_prediction_above_all_bars_lies_inside():

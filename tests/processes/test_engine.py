@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
+from fresh import run_python
 
 from d2lperf.processes import WorkerError, report
 from d2lperf.processes.engine import Crew
@@ -139,24 +140,11 @@ def test_each_worker_draws_numbers_of_its_own_and_torch_the_same_ones():
 
 def test_values_of_all_kinds_travel_in_both_directions():
     large = torch.arange(100_000.0).view(100, 1000)
-    values = [
-        large,
-        large.t(),
-        large[:, :999],
-        large.bool(),
-        large.to(torch.bfloat16),
-        large.clone().requires_grad_(),
-        torch.nn.Parameter(large),
-        torch.complex(large, large).conj(),
-        large.to_sparse(),
-        torch.ones(2),
-        torch.empty(0),
-    ]
-    arrays = [
-        np.arange(50_000.0).reshape(2, -1),
-        np.asfortranarray(np.ones((300, 300))),
-        np.ones(1),
-    ]
+    values = [large, large.t(), large[:, :999], large.bool(), large.to(torch.bfloat16)]
+    values += [large.clone().requires_grad_(), torch.nn.Parameter(large), large.to_sparse()]
+    values += [torch.complex(large, large).conj(), torch.ones(2), torch.empty(0)]
+    fortran = np.asfortranarray(np.ones((300, 300)))
+    arrays = [np.arange(50_000.0).reshape(2, -1), fortran, np.ones(1)]
 
     def work():
         return values, arrays, [large, large]
@@ -186,13 +174,7 @@ def test_packing_leaves_nothing_that_complains():
     program = "import gc, torch; from d2lperf.processes.wire import pack\n"
     program += "for _ in range(3): packed = pack(lambda: torch.ones(2)); gc.collect()\n"
     program += "cycle = [pack({}), pack({})]; cycle.append(cycle); del cycle; gc.collect()"
-    done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "ignore", "-c", program],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_python("-X", "dev", "-W", "ignore", "-c", program)
     assert (done.returncode, done.stderr) == (0, "")
 
 

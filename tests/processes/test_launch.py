@@ -5,8 +5,6 @@ import linecache
 import multiprocessing
 import os
 import re
-import subprocess
-import sys
 import threading
 import time
 
@@ -14,10 +12,11 @@ import psutil
 import pytest
 import torch
 import torch.distributed as dist
+from fresh import run_python
 
 from d2lperf.machine import usable_cores
 from d2lperf.processes import LaunchTimeout, WorkerError, launch, report
-from tests.processes.conftest import ROOT, server_of, wait_until
+from tests.processes.conftest import server_of, wait_until
 
 # ------------------------------------------------------------------------------- what it does
 
@@ -164,20 +163,6 @@ def test_errors_of_any_kind_come_as_they_were(error):
     assert caught.value.rank == 0
 
 
-def test_the_attributes_of_an_error_come_along():
-    class Mine(Exception):
-        def __init__(self, text):
-            super().__init__(text)
-            self.rank, self.values = "mine", [1, 2]
-
-    def work():
-        raise Mine("x")
-
-    with pytest.raises(Mine) as caught:
-        launch(work, workers=1)
-    assert (caught.value.rank, caught.value.values) == ("mine", [1, 2])
-
-
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
@@ -210,6 +195,12 @@ class OneByDefault(ValueError):
         super().__init__(f"{a} and {b}")
 
 
+class WithRank(Exception):
+    def __init__(self, text):
+        super().__init__(text)
+        self.rank, self.values = "mine", [1, 2]
+
+
 class File(OSError):
     def __init__(self, path, line):
         super().__init__(2, "broken", path)
@@ -217,17 +208,18 @@ class File(OSError):
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: TwoArguments(3, 0.5), lambda: OneByDefault(1, 2), lambda: File("x.txt", 7)]
+    ("kind", "arguments"),
+    [(TwoArguments, (3, 0.5)), (OneByDefault, (1, 2)), (WithRank, ("x",)), (File, ("x.txt", 7))],
 )
-def test_errors_with_an_init_of_their_own_come_as_their_own_class(make):
+def test_errors_with_an_init_of_their_own_come_as_their_own_class(kind, arguments):
     def work():
-        raise make()
+        raise kind(*arguments)
 
-    wanted = make()
-    with pytest.raises(type(wanted)) as caught:
+    wanted = kind(*arguments)
+    with pytest.raises(kind) as caught:
         launch(work, workers=1)
     assert (str(caught.value), caught.value.args) == (str(wanted), wanted.args)
-    assert vars(caught.value) == vars(wanted) | {"rank": 0}
+    assert vars(caught.value) == {"rank": 0} | vars(wanted)
 
 
 def test_an_error_arrives_as_its_class_without_what_cannot_be_sent():
@@ -299,14 +291,7 @@ except LaunchTimeout as error:
 
 def test_a_script_is_told_of_its_own_lines_only(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
-    done = subprocess.run(
-        [sys.executable, "script.py"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_python("script.py", cwd=tmp_path)
     assert done.stdout.splitlines() == [
         "caught 1 and 2",
         "the launch took longer than deadline_s = 0.5 s.",
@@ -417,10 +402,8 @@ def test_arguments_that_cannot_be_right_are_told(kind, match, arguments, options
         launch(*arguments, **options)
 
 
-def test_an_accelerator_of_its_own_for_each_worker(monkeypatch):
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
-    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+def test_an_accelerator_of_its_own_for_each_worker(accelerators, monkeypatch):
+    accelerators(2)
     monkeypatch.setattr(dist, "is_backend_available", lambda name: True)
     with pytest.raises(ValueError, match=r"each of the 3 workers, but this process sees 2"):
         launch(os.getpid, workers=3, backend="nccl")
@@ -429,10 +412,8 @@ def test_an_accelerator_of_its_own_for_each_worker(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["mps", "privateuseone"])
-def test_a_kind_of_device_without_a_backend_of_its_own(monkeypatch, kind):
-    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device(kind))
-    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+def test_a_kind_of_device_without_a_backend_of_its_own(accelerators, kind):
+    accelerators(2, kind)
     with pytest.raises(ValueError, match='backend is "auto" or "gloo" here, but got \'nccl\''):
         launch(os.getpid, backend="nccl")
     assert launch(dist.get_backend) == ["gloo"] * 2
@@ -465,15 +446,6 @@ def test_functions_classes_and_closures_of_cells(kernel):
         "print([p.x for p in points], all(type(p) is Point for p in points))"
     )
     assert seen == {"stdout": "[25, 26] True\n", "stderr": "", "error": None}
-
-
-def test_prints_come_to_the_launching_cell(kernel):
-    seen = kernel.run("_ = launch(lambda: print('hello from', dist.get_rank()))")
-    assert sorted(seen["stdout"].splitlines()) == [
-        "[rank 0] hello from 0",
-        "[rank 1] hello from 1",
-    ]
-    assert not seen["stderr"]
 
 
 def test_an_error_shows_the_cells_source(kernel):
@@ -510,11 +482,9 @@ def test_a_deadlock_is_shown_in_words_of_the_cell(kernel):
         "try: launch(lost, deadline_s=2)\n"
         "except LaunchTimeout as error: print(error)"
     )
+    place = "is at cell, line 3, in lost: dist.recv(x, src=1 - dist.get_rank())\n"
     for rank in (0, 1):
-        place = (
-            f"[rank {rank}] is at cell, line 3, in lost: dist.recv(x, src=1 - dist.get_rank())\n"
-        )
-        assert place in seen["stdout"], seen
+        assert f"[rank {rank}] {place}" in seen["stdout"], seen
     assert "the launch took longer than deadline_s = 2 s" in seen["stdout"]
 
 

@@ -1,14 +1,11 @@
 """The same call under torchrun: in place."""
 
-import os
-import subprocess
 import sys
 
 import pytest
-from fresh import torchrun
+from fresh import run_python, torchrun
 
 from d2lperf.machine import usable_cores
-from tests.processes.conftest import ROOT
 
 TWO_HERE = ("--nnodes", "1", "--nproc-per-node", "2", "--rdzv-backend", "c10d")
 TWO_HERE += ("--rdzv-endpoint", "127.0.0.1:0", "--local-addr", "127.0.0.1")
@@ -116,11 +113,5 @@ except RuntimeWarning as warning:
 
 
 def test_variables_of_torchrun_that_a_notebook_has_left_are_warned_of():
-    run = subprocess.run(
-        [sys.executable, "-c", LEFT],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    run = run_python("-c", LEFT)
     assert "asked for 2 workers" in run.stdout and "delete both from os.environ" in run.stdout, run

@@ -1,8 +1,6 @@
 """Recording: real ones on the CPU; those of devices from events as the profiler lists them."""
 
-import os
 import pickle
-import subprocess
 import sys
 import threading
 import time
@@ -12,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 import toy_device
-from fresh import run_fresh
+from fresh import run_fresh, run_python
 from profiler_events import DEVICE, PID, event
+from racing import in_threads
 
 from d2lperf.timeline import Timeline, TimelineError, record
 from d2lperf.timeline.record import CALL, timeline_of
@@ -29,17 +28,6 @@ def nothing_stays():
     before = hooks()
     yield
     assert hooks() == before
-
-
-def run(program):
-    """Run a program in a Python of its own, from its first import to its end."""
-    path = os.pathsep.join(filter(None, sys.path))
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": path},
-    )
 
 
 def relu():
@@ -93,15 +81,6 @@ def test_names_with_odd_letters_come_through(name):
     assert {"aten::relu", name} <= {s.name for s in record(fn, warmup=0).spans}
 
 
-def by_two_workers(work):
-    """Let two threads with names do it at the same time."""
-    threads = [threading.Thread(target=work, name=f"worker {i}") for i in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def test_threads_have_lanes_with_their_names():
     """Both threads have ended when the recording does."""
     x = torch.ones(200, 200)
@@ -113,7 +92,7 @@ def test_threads_have_lanes_with_their_names():
             x @ x
 
     def fn():
-        by_two_workers(work)
+        in_threads(work, work)
         torch.relu(x)
 
     t = record(fn)
@@ -161,14 +140,15 @@ def test_processes_share_the_clock():
 
 
 def test_recording_is_quiet_and_leaves_no_warning():
-    done = run(
+    done = run_python(
+        "-c",
         "import torch, warnings\n"
         "warnings.simplefilter('error')\n"
         "from d2lperf.timeline import record\n"
         "for _ in range(2):\n"
-        "    record(lambda: torch.ones(3) + 1)\n"
+        "    record(lambda: torch.ones(3) + 1)\n",
     )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 # Faults -----------------------------------------------------------------------------------
@@ -277,13 +257,8 @@ def old(events):
 @pytest.mark.parametrize("version", [list, old])
 def test_streams_of_devices_are_lanes(version):
     t = timeline_of(version(GPU_EVENTS), {})
-    assert t.lanes == [
-        "main thread",
-        "backward thread",
-        "cuda:0 stream 7",
-        "cuda:0 stream 20",
-        "cuda:1 stream 7",
-    ]
+    streams = ["cuda:0 stream 7", "cuda:0 stream 20", "cuda:1 stream 7"]
+    assert t.lanes == ["main thread", "backward thread", *streams]
     assert t.devices == ["CPU", "cuda:0", "cuda:1"]
     host = [s.name for s in t.spans if s.lane == "main thread"]
     assert host == ["aten::mm", "cudaLaunchKernel", "cuLaunchKernelEx"]

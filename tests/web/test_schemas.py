@@ -16,19 +16,20 @@ FILES = {
 }
 
 
+def check(schema, *files):
+    pytest.importorskip("check_jsonschema", reason="in the extra 'book': make book-test")
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
+    return subprocess.run([*command, *map(str, files)], capture_output=True, text=True)
+
+
 @pytest.mark.parametrize("schema", FILES)
 def test_files_follow_their_schema(schema):
-    pytest.importorskip("check_jsonschema", reason="in the extra 'book': make book-test")
     assert FILES[schema]
-    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}"]
-    run = subprocess.run([*check, *map(str, FILES[schema])], capture_output=True, text=True)
+    run = check(schema, *FILES[schema])
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 def test_a_wrong_workflow_is_found(tmp_path):
-    pytest.importorskip("check_jsonschema", reason="in the extra 'book': make book-test")
     wrong = tmp_path / "wrong.yml"
     wrong.write_text("on: push\njobs: {page: {run-on: ubuntu-latest, steps: []}}\n")
-    check = [sys.executable, "-m", "check_jsonschema", "--builtin-schema"]
-    run = subprocess.run([*check, "vendor.github-workflows", str(wrong)], capture_output=True)
-    assert run.returncode != 0
+    assert check("github-workflows", wrong).returncode != 0

@@ -1,10 +1,23 @@
-"""The bars of `plotting.gantt`, read from the axes."""
+"""What is drawn, read from the axes."""
 
 from matplotlib.patches import PathPatch
 
 
+def names(ax):
+    """The names of the rows."""
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.texts]
+
+
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()] if ax.get_legend() else []
+
+
 def boxes(ax):
-    """(left, right, top, bottom, colour) of each bar, by top and left."""
+    """(left, right, top, bottom, colour) of each bar of `plotting.gantt`, by top and left."""
     found = []
     for patch in ax.patches:
         if isinstance(patch, PathPatch):
