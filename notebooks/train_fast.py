@@ -43,7 +43,8 @@ class Block(nn.Module):
 
 def train_step():
     inputs, targets = make_batch()
-    # With units for bfloat16, under torch.autocast(inputs.device.type, torch.bfloat16):
+    # With units for bfloat16, under torch.autocast(inputs.device.type, torch.bfloat16), on a CPU
+    # with attention in float32 (notebook 10, section 5):
     logits = model(inputs)
     loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
     optimizer.zero_grad()
