@@ -155,4 +155,4 @@ lock:
 	rm requirements.lock.new
 
 clean:
-	rm -rf "$(VENV)" "$(BOOK_VENV)" build dist *.egg-info .pytest_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf "$(VENV)" "$(BOOK_VENV)" build dist *.egg-info .pytest_cache .ruff_cache .mypy_cache .hypothesis .benchmarks

@@ -49,6 +49,19 @@ def test_signed_rank_interval_against_all_sign_patterns(n, confidence):
     assert stats.signed_rank_interval(values, confidence) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("n", [20, 40, 60])
+def test_signed_rank_interval_is_exact_up_to_60_values(n):
+    """The normal approximation would cut fewer means: 565 instead of 568 of 60 values."""
+    ways = [1]  # to reach each sum of ranks by signs, in whole numbers
+    for rank in range(1, n + 1):
+        without, with_it = [*ways, *[0] * rank], [*[0] * rank, *ways]
+        ways = [a + b for a, b in zip(without, with_it)]
+    k = sum(200 * below <= 2**n for below in itertools.accumulate(ways))  # 0.5 % at each end
+    values = np.random.default_rng(n).normal(size=n)
+    walsh = walsh_by_hand(values)
+    assert stats.signed_rank_interval(values, 0.99) == pytest.approx((walsh[k - 1], walsh[-k]))
+
+
 def test_many_pairs_are_averaged_and_give_nearly_the_same():
     values = np.random.default_rng(0).normal(size=1500)
     low, high = stats.signed_rank_interval(values, 0.95)
