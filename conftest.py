@@ -19,16 +19,8 @@ pytest_plugins = ["pytester"]  # tests that run a small pytest session of their 
 WATCHED = (ROOT, *(ROOT / "notebooks" / folder for folder in ("", "deeper", "frameworks")))
 CACHES = (
     *("__pycache__", ".pytest_cache", ".ruff_cache", ".hypothesis", ".benchmarks", ".coverage*"),
-    *(
-        ".mypy_cache",
-        ".ipynb_checkpoints",
-        ".virtual_documents",
-        ".git",
-        ".venv",
-        "*.egg-info",
-        "*.sw?",
-        ".*.tmp",
-    ),
+    *(".ipynb_checkpoints", ".virtual_documents", ".git", ".venv", "*.egg-info", "*.sw?", ".*.tmp"),
+    ".mypy_cache",
 )
 
 # Kernels and tests inherit these. A contradicted claim raises. Progress bars would get into stored
