@@ -9,6 +9,7 @@ import gzip
 import os
 from collections import namedtuple
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +70,10 @@ def digits(*, test_fraction: float = 0.2, seed: int = 0) -> Digits:
 
 
 def _loaders(parts: Digits, batch_size: int, resize: Any) -> tuple[Any, Any]:
-    size = (resize, resize) if isinstance(resize, int) else resize
-    if size is not None and (len(size) != 2 or min(size) < 1):
+    size = resize if isinstance(resize, Sequence) or resize is None else (resize, resize)
+    if size is not None and not (
+        len(size) == 2 and all(isinstance(side, Integral) and int(side) > 0 for side in size)
+    ):
         raise ValueError(f"resize is {resize!r}; give a side in pixels, or (height, width)")
 
     def convert(batch: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -78,7 +81,7 @@ def _loaders(parts: Digits, batch_size: int, resize: Any) -> tuple[Any, Any]:
         if X.dtype == torch.uint8:
             X = X.to(torch.float32).div_(255)
         if size is not None and X.shape[-2:] != tuple(size):
-            X = interpolate(X, size, mode="bilinear", antialias=True).clamp_(0, 1)
+            X = interpolate(X, tuple(map(int, size)), mode="bilinear", antialias=True).clamp_(0, 1)
         return [X, y]
 
     def loader(images: data.TensorDataset, sampler: type) -> data.DataLoader:
@@ -113,7 +116,7 @@ def load_data_fashion_mnist(
 
     Args:
         batch_size: images in a batch; the last batch may be smaller.
-        resize: side in pixels, or (height, width); None keeps 28 by 28.
+        resize: side in pixels, or (height, width); None keeps 28 by 28. 0 is an error.
         root: folder of the files; by default `$D2LPERF_DATA`, then d2lperf's folder in the user's
             cache. Files that the book's function left in `../data` are used where they are.
         download: fetch missing files (31 MB). Each is checked before it appears in the folder.

@@ -85,7 +85,8 @@ def test_resize(resize, shape):
 
 
 @pytest.mark.parametrize(
-    "bad", [{"batch_size": 0}, *({"batch_size": 4, "resize": n} for n in ((1, 2, 3), -1, 0, ()))]
+    "bad",
+    [{"batch_size": 0}, *({"batch_size": 4, "resize": n} for n in ((1, 2, 3), -1, 0, (), 4.5))],
 )
 def test_loader_arguments_that_make_no_sense(bad):
     with pytest.raises(ValueError, match=next(n for n in ("resize", "batch_size") if n in bad)):

@@ -6,6 +6,7 @@ import itertools
 import math
 import os
 import sys
+import threading
 import time
 import weakref
 from dataclasses import replace
@@ -185,18 +186,83 @@ def test_copies_of_the_state_are_not_counted():
 
 
 def test_an_optimizer_that_the_function_makes_is_not_kept():
-    made, weight = [], nn.Parameter(torch.ones(2))
+    made, alive, weight = [], [], nn.Parameter(torch.ones(2))
 
     def fit():
+        gc.collect()
+        alive.append(sum(one() is not None for one in made))
         optimizer = torch.optim.SGD([weight], lr=0.1)
         made.append(weakref.ref(optimizer))
         weight.sum().backward()
         optimizer.step()
 
     found = counted(fit)
-    gc.collect()
-    assert [one() for one in made] == [None] * found.runs
+    assert len(alive) == found.runs > 1 and not any(alive)
     assert weight.tolist() == [1, 1] and "SGD" not in str(found)
+
+
+@pytest.mark.parametrize("every", [1, 2], ids=["in its first run", "later"])
+def test_an_optimizer_that_the_function_makes_once_starts_anew(every):
+    model, made, calls = nn.Linear(2, 1), [], itertools.count(1)
+    before = copy.deepcopy(model.state_dict())
+
+    def step():
+        if not made:
+            made.append(torch.optim.Adam(model.parameters(), lr=0.1))
+        model(torch.ones(1, 2)).sum().backward()
+        if next(calls) % every == 0:
+            made[0].step()
+
+    assert "the state of Adam" in str(counted(step))
+    assert not made[0].state
+    torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
+
+
+def test_a_frozen_optimizer_is_put_back():
+    """Training scripts call gc.freeze(), which hides what is there from the garbage collector."""
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.Adam([weight], lr=0.1)
+
+    def step():
+        optimizer.zero_grad()
+        weight.sum().backward()
+        optimizer.step()
+
+    gc.freeze()
+    try:
+        counted(step)
+    finally:
+        gc.unfreeze()
+    assert weight.tolist() == [1, 1] and not optimizer.state
+
+
+def test_what_another_thread_trains_is_left_alone():
+    weight = nn.Parameter(torch.ones(2))
+    optimizer, x = torch.optim.SGD([weight], lr=0.1), torch.ones(4, 4)
+
+    def train():
+        weight.sum().backward()
+        optimizer.step()
+
+    def fn():
+        thread = threading.Thread(target=train)
+        thread.start()
+        thread.join()
+        return x @ x
+
+    found = counted(fn)
+    assert "put back" not in str(found)
+    steps = sum(range(found.runs + 1))  # each adds to the gradient
+    assert weight.tolist() == pytest.approx([1 - 0.1 * steps] * 2)
+
+
+def test_an_optimizer_may_keep_a_plain_value():
+    weight = nn.Parameter(torch.ones(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    optimizer.state["epoch"] = 3
+    weight.grad = torch.ones(2)
+    counted(optimizer.step)
+    assert optimizer.state["epoch"] == 3 and weight.tolist() == [1, 1]
 
 
 def test_lists_of_an_optimizer_are_put_back():

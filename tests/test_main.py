@@ -253,6 +253,62 @@ def test_a_step_may_be_imported(script_with, tmp_path, imported, name):
     assert sys.modules.pop(module).seen == [(i, 2, gradients) for i in range(2)]
 
 
+def test_only_the_step_itself_counts(script_with, tmp_path):
+    """Not another file's function of its line, nor another object's method, nor an earlier one."""
+    (tmp_path / "helpers_of_steps.py").write_text("def step(x):\n    pass\n")
+    text = """def step(x):
+    seen.append(x)
+import helpers_of_steps
+class Trainer:
+    def step(self, x):
+        seen.append(x)
+seen, trainer, other, earlier = [], Trainer(), Trainer(), step
+for i in range(3):
+    helpers_of_steps.step("of another file")
+    step = trainer.step
+    earlier("replaced")
+    other.step("of another object")
+    step(i)
+"""
+    step = step_of(script_with(text), "step", [])
+    del sys.modules["helpers_of_steps"]
+    assert step.args == (1,)
+
+
+def test_a_step_whose_closure_is_empty_by_now(script_with):
+    text = """def make():
+    def step(x):
+        return x or error
+    try:
+        1 / 0
+    except ZeroDivisionError as error:
+        pass
+    return step
+step = make()
+for i in range(3):
+    step(i + 1)
+"""
+    assert step_of(script_with(text), "step", []).args == (2,)
+
+
+def test_a_bound_method_of_a_class_that_decorates_it(script_with):
+    text = """import functools
+class Trainer:
+    def plain(function):
+        @functools.wraps(function)
+        def wrapper(*args):
+            return function(*args)
+        return wrapper
+    @plain
+    def train_step(self, x):
+        return x
+train_step = Trainer().train_step
+for i in range(3):
+    train_step(i)
+"""
+    assert step_of(script_with(text), "train_step", [])() == 1
+
+
 @pytest.mark.parametrize(
     "text, words",
     [

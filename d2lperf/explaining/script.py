@@ -14,11 +14,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, MethodType
 from typing import Any
 
 from d2lperf import _compat
@@ -111,8 +111,7 @@ class _Stopper:
             self.known, self.lines = known, self.lines_of(known)
         if code.co_firstlineno not in self.lines or not self.is_step(frame):
             return
-        method = inspect.ismethod(inspect.unwrap(known))
-        given = _positional(code, frame)[1 if method else 0 :]
+        given = _positional(code, frame)[1 if _method(known) else 0 :]
         self.calls += 1
         self.last = partial(known, *given, **_named(code, frame))  # with its decorators
         if self.calls == CALLS:
@@ -142,8 +141,25 @@ class _Stopper:
             return (code.co_filename, code.co_name) == (self.file, self.name)
         if (code.co_filename, code.co_name) != (inner.co_filename, inner.co_name):
             return False
-        cells = zip(inner.co_freevars, function.__closure__ or ())
-        return all(frame.f_locals.get(name) is cell.cell_contents for name, cell in cells)
+        method = _method(self.known)
+        if method and frame.f_locals.get(code.co_varnames[0]) is not method.__self__:
+            return False
+        return all(frame.f_locals.get(name) is value for name, value in _held(function).items())
+
+
+def _method(known: Any) -> MethodType | None:
+    """The bound method that a name stands for, with or without decorators; None for a function."""
+    methods = (f for f in (known, inspect.unwrap(known)) if inspect.ismethod(f))
+    return next(methods, None)
+
+
+def _held(function: Any) -> dict[str, Any]:
+    """What the closure of a function holds, by name; cells that are empty by now are left out."""
+    held = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        with suppress(ValueError):
+            held[name] = cell.cell_contents
+    return held
 
 
 def _functions(outer: CodeType, name: str) -> list[CodeType]:

@@ -3,13 +3,17 @@
 The function's first run is watched: what torch's operations write into memory that was there before
 is copied first. That covers parameters, buffers such as the statistics of batch norm, and the
 moments of an optimizer. Gradients and what optimizers keep in dictionaries are noted, too. With
-gradient accumulation an optimizer steps in a later run: its parameters and moments are copied then.
-Python's own state cannot be seen: iterators, counters, attributes that are assigned anew.
+gradient accumulation an optimizer steps in a later run: its parameters and moments are copied then,
+unless gc.freeze() hides it. Other threads are left alone. Python's own state cannot be seen:
+iterators, counters, attributes that are assigned anew.
 """
 
 from __future__ import annotations
 
 import gc
+import threading
+import weakref
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -35,8 +39,8 @@ class KeptTensor(NamedTuple):
 class KeptOptimizer(NamedTuple):
     """An optimizer and what its dictionaries held: state by parameter, and options by group."""
 
-    optimizer: Optimizer
-    state: dict[Any, dict]
+    optimizer: weakref.ref[Optimizer]  # one that the function makes in each call may go
+    state: dict[Any, Any]
     options: list[dict]
 
 
@@ -50,8 +54,7 @@ class KeptGradient(NamedTuple):
 class StateKeeper(TorchDispatchMode):
     """Watches what runs in its with-block; `put_back` undoes what was changed since it began.
 
-    Until then it also sees the first step of each optimizer. Those that the function itself makes
-    need no care.
+    Until then it also sees the first step of each optimizer that was there after the first run.
 
     Attributes:
         changed: what was put back, in words, for a report.
@@ -64,27 +67,28 @@ class StateKeeper(TorchDispatchMode):
         self.left: list[str] = []
         self._tensors: dict[int, KeptTensor] = {}
         self._optimizers: list[KeptOptimizer] = []
-        self._unstepped: dict[int, Optimizer] = {}  # they were there before
+        self._unstepped: dict[int, Optimizer] = {}  # in the first run
         self._gradients: dict[int, KeptGradient] = {}
+        self._noted: dict[int, KeptGradient] = {}  # before the first run: zero_grad() drops some
         self._made: dict[int, torch.UntypedStorage] = {}  # by this run; kept so that none is reused
         self._watching = False
+        self._thread = threading.get_ident()
         self._hook: RemovableHandle | None = None
 
     def __enter__(self) -> StateKeeper:
-        there = [thing for thing in gc.get_objects() if issubclass(type(thing), Optimizer)]
-        self._unstepped = {id(optimizer): optimizer for optimizer in there}
-        for optimizer in there:  # zero_grad() may drop gradients before anything is read
-            for group in getattr(optimizer, "param_groups", ()):  # none where __init__ has raised
-                for parameter in group["params"]:
-                    self._gradients[id(parameter)] = KeptGradient(parameter, parameter.grad)
+        for optimizer in _optimizers():
+            for parameter in _parameters(optimizer):
+                self._noted[id(parameter)] = KeptGradient(parameter, parameter.grad)
         self._hook = register_optimizer_step_pre_hook(self._before_step)
         self._watching = True
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
         self._watching = False
         self._made.clear()
-        super().__exit__(*error)
+        kept = [kept.optimizer() for kept in self._optimizers]
+        self._unstepped = {id(o): o for o in _optimizers() if not any(o is k for k in kept)}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Copy what an operation is about to overwrite, then run it."""
@@ -92,7 +96,7 @@ class StateKeeper(TorchDispatchMode):
         touched = touched_by(func, args, kwargs, None)
         for tensor in touched.read:
             if tensor.is_leaf and tensor.requires_grad:
-                self._gradients.setdefault(id(tensor), KeptGradient(tensor, tensor.grad))
+                self._keep_gradient(tensor)
         for tensor in touched.written:
             self._keep(tensor)
         result = func(*args, **kwargs)
@@ -111,17 +115,35 @@ class StateKeeper(TorchDispatchMode):
             storage = tensor.untyped_storage()
             self._tensors[where] = KeptTensor(storage, storage.clone())
 
+    def _keep_gradient(self, parameter: torch.Tensor) -> None:
+        now = KeptGradient(parameter, parameter.grad)
+        self._gradients.setdefault(id(parameter), self._noted.get(id(parameter), now))
+
     def _before_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
+        if self._watching:
+            if all(kept.optimizer() is not optimizer for kept in self._optimizers):
+                self._keep_optimizer(optimizer)
+            return  # what the step writes is seen
         if self._unstepped.pop(id(optimizer), None) is None:
             return
-        options = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
-        state = {parameter: _copied(values) for parameter, values in optimizer.state.items()}
-        self._optimizers.append(KeptOptimizer(optimizer, state, options))
-        if self._watching:
-            return  # what the step writes is seen
+        state = self._keep_optimizer(optimizer)
         with _compat.unseen():  # the run may be one whose operations are counted
             for tensor in places.tensors_in([optimizer.param_groups, list(state.values())]):
                 self._keep(tensor)
+
+    def _keep_optimizer(self, optimizer: Optimizer) -> dict[Any, Any]:
+        """Note what its dictionaries hold; return its state, copied but for the tensors."""
+        for parameter in _parameters(optimizer):
+            self._keep_gradient(parameter)
+        options = [{k: v for k, v in g.items() if k != "params"} for g in optimizer.param_groups]
+        state = {
+            key: _compat.map_leaves(lambda value: value, values)
+            for key, values in optimizer.state.items()
+        }
+        self._optimizers.append(KeptOptimizer(weakref.ref(optimizer), state, options))
+        return state
 
     def put_back(self) -> None:
         """Undo what was changed, and say so in `changed` and `left`."""
@@ -131,25 +153,32 @@ class StateKeeper(TorchDispatchMode):
             for tensor in self._tensors.values():
                 tensor.storage.copy_(tensor.before)
             self.changed.append(f"{len(self._tensors)} tensors")
-        for optimizer in self._optimizers:
-            self._put_back_optimizer(optimizer)
+        for kept in self._optimizers:
+            optimizer = kept.optimizer()
+            if optimizer is not None:
+                self._put_back_optimizer(optimizer, kept)
         renewed = [k for k in self._gradients.values() if k.parameter.grad is not k.gradient]
         for parameter, gradient in renewed:
             parameter.grad = gradient
         if renewed:
             self.changed.append(f"{len(renewed)} gradients")
 
-    def _put_back_optimizer(self, kept: KeptOptimizer) -> None:
-        name = type(kept.optimizer).__name__
-        kept.optimizer.state.clear()
-        kept.optimizer.state.update(kept.state)
-        for group, options in zip(kept.optimizer.param_groups, kept.options):
+    def _put_back_optimizer(self, optimizer: Optimizer, kept: KeptOptimizer) -> None:
+        name = type(optimizer).__name__
+        optimizer.state.clear()
+        optimizer.state.update(kept.state)
+        for group, options in zip(optimizer.param_groups, kept.options):
             if group.get("lr") != options.get("lr"):
                 self.left.append(f"the schedule that changed the learning rate of {name}")
             group.update(options)
         self.changed.append(f"the state of {name}")
 
 
-def _copied(state: dict) -> dict:
-    """What an optimizer keeps of a parameter: new dictionaries and lists of the same tensors."""
-    return _compat.map_leaves(lambda value: value, dict(state))
+def _optimizers() -> list[Optimizer]:
+    """All optimizers of this process but those that gc.freeze() hides."""
+    return [thing for thing in gc.get_objects() if issubclass(type(thing), Optimizer)]
+
+
+def _parameters(optimizer: Optimizer) -> Iterator[torch.Tensor]:
+    for group in getattr(optimizer, "param_groups", ()):  # none where __init__ has raised
+        yield from group["params"]
