@@ -2,7 +2,8 @@
 
 * A *sample* is a quarter of a millisecond of calls in a row: beside a busy core a long one always
   catches a disturbance, a short one often does not.
-* A *phase* is a few untimed calls, then up to five samples. Its value is their lower quartile.
+* A *phase* is a few untimed calls, then five samples, or three of calls that are longer than a
+  sample. Its value is their lower quartile.
 * A *round* runs every function's phase in a random order and then in the mirrored one, so that a
   steady drift cancels exactly: ABBA or BAAB for two functions.
 * A round in which a phase goes far beyond its plan is discarded and counted. So is, once all are
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import gc
 import math
+import statistics
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -51,8 +53,7 @@ class Rules:
     device_sample_s: float = 2e-3  # it ends with a synchronisation, whose share must stay small
     samples: int = 5  # in a phase
     warm_up_most: int = 60  # calls of the warm-up
-    medium_s: float = 1e-3  # a longer sample is taken three times in a phase
-    slow_s: float = 30e-3  # and one longer than this once
+    slow_s: float = 30e-3  # a longer sample is taken once in a phase
     most_loops: int = 10**6  # calls in a sample
     ticks: int = 10  # steps of a coarse clock that a sample lasts at least
     plan_checks: tuple[int, ...] = (3, 8)  # numbers of rounds after which plans are checked
@@ -216,7 +217,7 @@ class Subject:
         settle, samples = loops, rules.samples
         if one > rules.slow_s and self._tick_s <= 0:
             settle, samples = 0, 1
-        elif one > rules.medium_s and not self.on_device:
+        elif call_s > self.sample_s and not self.on_device:
             samples = 3
         settle = max(settle, round(rules.settle_s / call_s))
         return Plan(settle, loops, samples, rules.limit_factor * one)
@@ -238,7 +239,9 @@ class Subject:
 
 
 class PhaseValues(NamedTuple):
-    """The order statistics at or beyond the quartiles: of five the second and the fourth."""
+    """Order statistics near the quartiles: of five the second and the fourth, of three the second
+    and the third.
+    """
 
     lower: float
     upper: float
@@ -247,8 +250,10 @@ class PhaseValues(NamedTuple):
 def phase_values(samples: list[float]) -> PhaseValues:
     """Return the quartiles of a phase's samples, in seconds."""
     # Not interpolated: with few samples the next one is too often disturbed.
-    ordered, i = sorted(samples), (len(samples) - 1) // 4
-    return PhaseValues(ordered[i], ordered[-1 - i])
+    ordered, beyond = sorted(samples), (len(samples) - 1) // 4
+    # Never the quickest of several: an extreme varies so much that strong noise hides differences.
+    lower = max(beyond, 1) if len(samples) > 2 else 0
+    return PhaseValues(ordered[lower], ordered[-1 - beyond])
 
 
 def common_plans(
@@ -326,7 +331,8 @@ class Turns:
 
     def levels_s(self) -> dict[str, float]:
         """Seconds that a call of each function is expected to take."""
-        return {name: stats.median(last) for name, last in self._recent.items()}
+        # Not numpy's: its overhead on five values, in each phase, adds up to a tenth of the time.
+        return {name: statistics.median(last) for name, last in self._recent.items()}
 
     def rounds(self) -> Rounds:
         """What was measured so far; calls of the warm-up stand in for samples if there are none."""
@@ -400,8 +406,8 @@ class Turns:
     def _run_phase(self, subject: Subject, taken: list[list[float]]) -> bool:
         """Run a phase and add its samples; return whether it stayed within what was planned."""
         name, plan, patience = subject.name, self.plans[subject.name], self._patience
-        most_s = self._rules.void_factor * patience * stats.median(self._recent[name])
-        least_s = stats.median(self._recent[name]) / (self._rules.void_factor * patience)
+        level_s, factor = statistics.median(self._recent[name]), self._rules.void_factor * patience
+        most_s, least_s = factor * level_s, level_s / factor
         samples = subject.phase(replace(plan, limit_s=plan.limit_s * patience))
         taken.append(samples)
         # We keep the samples of discarded rounds, too: they are part of the spread.

@@ -79,7 +79,7 @@ def test_a_coarse_clock_costs_neither_millions_of_calls_nor_the_result(clock, ca
 
 @pytest.mark.parametrize(
     ("call_s", "loops", "settle", "samples"),
-    [(1e-5, 25, 25, 5), (0.5e-3, 1, 1, 5), (2e-3, 1, 1, 3), (0.1, 1, 0, 1)],
+    [(1e-5, 25, 25, 5), (0.2e-3, 1, 1, 5), (0.3e-3, 1, 1, 3), (2e-3, 1, 1, 3), (0.1, 1, 0, 1)],
 )
 def test_samples_last_a_quarter_of_a_millisecond_and_are_fewer_for_long_calls(
     clock, call_s, loops, settle, samples
@@ -128,7 +128,7 @@ def test_a_phase_that_runs_away_ends_at_once(clock):
 
 def test_the_values_of_a_phase_are_order_statistics():
     cases = ([5.0, 1.0, 3.0, 2.0, 4.0], [3.0, 1.0, 2.0], [7.0])
-    assert [phase_values(x) for x in cases] == [(2.0, 4.0), (1.0, 3.0), (7.0, 7.0)]
+    assert [phase_values(x) for x in cases] == [(2.0, 4.0), (2.0, 3.0), (7.0, 7.0)]
 
 
 # ------------------------------------------------------------------------------------- setup
