@@ -195,6 +195,8 @@ def sources() -> dict[str, bytes]:
                 drawing = ROOT / "notebooks" / "figures" / name
                 files[f"notebooks/figures/{name}"] = drawing.read_bytes()
             files[f"{folder}/{path.name}"] = json.dumps(notebook, ensure_ascii=False).encode()
+    for path in sorted((ROOT / "notebooks").glob("train_*.py")):  # notebooks link to them
+        files[f"notebooks/{path.name}"] = path.read_bytes()
     for path in sorted(DOCS.rglob("*.md")):
         text = with_sections(path.read_text(encoding="utf-8"), path.parent)
         # Links lead where they lead in the repository; the pages of this folder move up by one.

@@ -58,7 +58,7 @@ html_theme_options = {
     "use_fullscreen_button": False,
     "article_header_end": ["article-header-buttons"],
 }
-if repository():
+if repository().startswith("https://github.com/"):  # Colab opens no others
     html_theme_options |= {
         "repository_url": repository(),
         "repository_branch": "main",
@@ -79,7 +79,15 @@ def add_mathjax(app, error):
     shutil.copy(package / "tex-chtml.js", served)
 
 
+def without_launch_buttons(app, page, template, context, doctree):
+    """Take them from the pages of notebooks whose kernels Colab does not have."""
+    if page.startswith("notebooks/frameworks/"):
+        buttons = context["header_buttons"]
+        context["header_buttons"] = [b for b in buttons if b.get("label") != "launch-buttons"]
+
+
 def setup(app):
-    """Tell Sphinx what to do at the end."""
+    """Tell Sphinx what to do after the theme, and at the end."""
+    app.connect("html-page-context", without_launch_buttons, priority=900)
     app.connect("build-finished", add_mathjax)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

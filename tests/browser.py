@@ -3,6 +3,7 @@
 import os
 import shutil
 from contextlib import contextmanager
+from importlib import import_module
 
 import pytest
 
@@ -17,13 +18,18 @@ def not_here(what):
     pytest.skip(what)
 
 
+def needed(name):
+    """A module that the extra 'book' brings."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        not_here(f"no {name}: it is in the extra 'book'; `make book-test` and `make e2e` use it")
+
+
 @contextmanager
 def chromium():
     """Chromium, or a skipped test where it or Playwright is missing."""
-    try:
-        from playwright.sync_api import sync_playwright
-    except ModuleNotFoundError:
-        not_here("Playwright is in the extra 'book'; `make book-test` and `make e2e` use it")
+    sync_playwright = needed("playwright.sync_api").sync_playwright
     paths = [path for path in map(shutil.which, NAMES) if path]
     if not paths:
         not_here(MISSING)

@@ -90,7 +90,8 @@ d2lperf.showLimits = (values) => {
 document.addEventListener("DOMContentLoaded", () => {
   const form = document.getElementById("limit");
   d2lperf.listAccelerators(form.elements.device, "NVIDIA H100 SXM");
-  form.elements.example.addEventListener("change", ({ target }) => {
+  // Before the form's own listener, which reads the fields.
+  form.elements.example.addEventListener("input", ({ target }) => {
     const numbers = JSON.parse(target.value);
     for (const [name, value] of Object.entries(numbers)) form.elements[name].value = value;
   });

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from d2lperf import costs
+from d2lperf.formats import format_value
 
 DOCS = Path(__file__).parents[2] / "docs"
 ACCELERATORS = json.loads((DOCS / "accelerators.json").read_text(encoding="utf-8"))
@@ -81,11 +82,10 @@ def test_communication_on_a_grid(visit):
 
 def test_numbers_are_written_as_in_the_package(visit):
     page = visit().open("calculators/communication.html")
-    formats = pytest.importorskip("d2lperf.formats")
     values = [v * 10.0**e for v in (1, 1.2346, 9.994, 9.996, 99.96, 5) for e in range(-8, 14)]
     for unit in ("s", "B", "FLOP/s"):
         cases = [[v, unit] for v in values if v >= 1e-8 and (v < 9e3 if unit == "s" else v >= 1)]
-        wanted = [formats.format_value(*case) for case in cases]
+        wanted = [format_value(*case) for case in cases]
         assert computed(page, "format", cases) == wanted
 
 
@@ -124,27 +124,100 @@ def test_the_pipeline_idles_as_long_as_the_formula_says(visit, stages, micro, sc
 # ------------------------------------------------------------------------ as a reader uses them
 
 
-def test_a_form_shows_what_its_functions_compute(visit):
+def shown(page, table):
+    return [row.split("\t") for row in page.locator(f"#{table} tr").all_inner_texts()]
+
+
+def percent(share):
+    return f"{100 * share:.{1 if share < 0.1 else 0}f} %"
+
+
+def limits(work, overhead_s, rate):
+    """The table of "Which limit?", computed by the package."""
+    rows = []
+    for sheet in ACCELERATORS:
+        device = {"flops_per_s": sheet[rate], "bytes_per_s": sheet["bytes_per_s"]}
+        times = costs.work_times(**work, **device, overhead_s=overhead_s)
+        seconds = [format_value(time, "s") for time in (*times, times.seconds)]
+        rows.append([sheet["name"], *seconds[:3], times.limit, seconds[3]])
+    return rows
+
+
+def test_which_limit_shows_what_the_package_computes(visit):
+    page = visit().open("calculators/which-limit.html")
+    example = page.get_by_label("Example")
+    example.select_option(index=2)
+    work = json.loads(example.input_value())
+    rows = shown(page, "limit-rows")
+    assert rows == limits(work, 10e-6, "flops_16")
+    assert "139 µs" in [row[5] for row in rows]  # 2 * 4096**3 FLOPs at 989 TFLOP/s
+    page.get_by_label("overhead of an operation").fill("250")
+    assert shown(page, "limit-rows") == limits(work, 250e-6, "flops_16")
+    page.locator("[name=format]").select_option("8 bits")
+    assert shown(page, "limit-rows") == limits(work, 250e-6, "flops_8")
+
+
+def test_what_fits_shows_what_the_package_computes(visit):
     page = visit().open("calculators/what-fits.html")
     page.get_by_label("parameters").fill("1e9")
     page.get_by_label("precision").select_option("float32")
-    page.get_by_label("kept for an example").fill("0")
+    page.get_by_label("kept for an example").fill("1e9")
     page.get_by_label("ZeRO stage").select_option("0")
-    assert page.locator("#fits-rows tr").last.inner_text().split("\t")[1] == "16.0 GB"
-    assert page.locator("#fits-verdict").inner_text() == "It fits: 16.0 GB of 80.0 GB."
+    verdict = page.locator("#fits-verdict")
+    (memory,) = [s["memory"] for s in ACCELERATORS if s["name"] == "NVIDIA H100 SXM"]
 
-    page = visit().open("calculators/which-limit.html")
-    page.get_by_label("Example").select_option(index=2)
-    page.get_by_label("overhead of an operation").fill("0")
-    row = page.locator("#limit-rows tr", has_text="NVIDIA H100").inner_text().split("\t")
-    assert row[4] == "arithmetic"
-    assert row[5] == row[3] == "139 µs"  # 2 * 4096**3 FLOPs at 989 TFLOP/s
+    def held(batch):
+        return costs.training_bytes(1e9, batch=batch, kept=1e9)
 
+    most = max(n for n in range(1, 100) if held(n).total <= memory)
+    for batch, words in ((most, "It fits"), (most + 1, "It does not fit")):
+        page.get_by_label("batch on each device").fill(str(batch))
+        parts = {**held(batch)._asdict(), "together": held(batch).total}
+        assert shown(page, "fits-rows") == [
+            [part, format_value(nbytes, "B"), percent(nbytes / held(batch).total)]
+            for part, nbytes in parts.items()
+        ]
+        total, card = format_value(held(batch).total, "B"), format_value(memory, "B")
+        most_fit = f"At most {most} examples fit on each device."
+        assert verdict.inner_text() == f"{words}: {total} of {card}. {most_fit}"
+    page.get_by_label("kept for an example").fill("1e11")
+    assert verdict.inner_text().endswith("Not even one example fits beside the state.")
+    page.get_by_label("parameters").fill("1e10")
+    assert verdict.inner_text().endswith("No batch fits beside the state.")
+    page.get_by_label("parameters").fill("1e9")
+    page.get_by_label("kept for an example").fill("0")
+    assert verdict.inner_text() == f"It fits: {format_value(held(0).total, 'B')} of {card}."
+
+
+def test_communication_shows_what_the_package_computes(visit):
     page = visit().open("calculators/communication.html")
-    page.get_by_label("latency").fill("0")
-    page.get_by_label("a message occupies its link").fill("0")
-    rows = page.locator("#communication-rows tr").all_inner_texts()
-    assert [row.split("\t")[4] for row in rows] == ["140 ms", "17.5 ms", "17.5 ms", "17.5 ms"]
+    page.get_by_label("latency").fill("200")
+    page.get_by_label("a message occupies its link").fill("30")
+    page.get_by_label("computing in a step").fill("40")
+    link = {"latency_s": 200e-6, "message_s": 30e-6, "bytes_per_s": 10e9}
+    wanted = []
+    for way in ("one server", "every worker serves", "ring", "halving and doubling"):
+        chain, messages, share = costs.all_reduce_traffic(way, 8)
+        seconds = costs.all_reduce_s(way, 8, 100e6, **link)
+        step = percent(costs.communication_share(40e-3, seconds))
+        row = [str(chain), str(messages), f"{share:#.3g}", format_value(seconds, "s"), step]
+        wanted.append([way, *row])
+    assert shown(page, "communication-rows") == wanted
+
+
+@pytest.mark.parametrize(
+    "name, shapes",
+    [
+        ("which-limit", {".roof": len(ACCELERATORS), ".roof.chosen": 1, ".point": 1, ".mark": 1}),
+        # a legend and one bar for each stage of ZeRO, for each way
+        ("what-fits", {**{f".part-{part}": 5 for part in costs.Held._fields}, ".mark": 1}),
+        ("communication", {".part-compute": 5, ".part-communicate": 5}),
+    ],
+)
+def test_the_figure_is_drawn(visit, name, shapes):
+    page = visit().open(f"calculators/{name}.html")
+    figure = page.locator(".calculator-figure").first
+    assert {shape: figure.locator(shape).count() for shape in shapes} == shapes
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -180,23 +253,33 @@ def test_every_field_has_a_label_and_the_keyboard_reaches_it(visit, name):
     assert reached >= set(range(wanted))
 
 
-def test_the_animation_can_be_paused_and_moved_by_keyboard(visit):
+RING = ("Before the first turn", "Turn 2 of 6, reduce-scatter", "Turn 6 of 6, all-gather")
+PIPELINE = ("Turn 22 of 22", "Turn 2 of 22; open on stage 0: 2", "Turn 22 of 22")
+
+
+@pytest.mark.parametrize(
+    "name, texts, shape, counts",
+    [("ring", RING, ".full", (16, 12)), ("pipeline", PIPELINE, "rect", (64, 63))],
+    ids=["ring", "pipeline"],
+)
+def test_an_animation_can_be_paused_and_moved_by_keyboard(visit, name, texts, shape, counts):
     page = visit().open("calculators/communication.html")
-    ring = page.locator("#ring")
+    player, shapes = page.locator(f"#{name}"), page.locator(f"#{name}-figure {shape}")
+    text = player.locator("output")
     page.clock.install()
-    assert "Before the first turn" in ring.locator("output").inner_text()
-    ring.get_by_role("button", name="Play").press("Enter")
+    assert text.inner_text().startswith(texts[0])
+    player.get_by_role("button", name="Play").press("Enter")
     page.clock.run_for(2000)
-    ring.get_by_role("button", name="Pause").press("Enter")
-    stopped = ring.locator("output").inner_text()
-    assert stopped.startswith("Turn 2 of 6, reduce-scatter")
+    player.get_by_role("button", name="Pause").press("Enter")
+    stopped = text.inner_text()
+    assert stopped.startswith(texts[1])
     page.clock.run_for(5000)
-    assert ring.locator("output").inner_text() == stopped
-    ring.get_by_label("turn").press("End")
-    assert ring.locator("output").inner_text().startswith("Turn 6 of 6, all-gather")
-    assert page.locator("#ring-figure .full").count() == 16
-    ring.get_by_role("button", name="Back").press("Enter")
-    assert page.locator("#ring-figure .full").count() == 12
+    assert text.inner_text() == stopped
+    player.get_by_label("turn").press("End")
+    assert text.inner_text().startswith(texts[2])
+    assert shapes.count() == counts[0]
+    player.get_by_role("button", name="Back").press("Enter")
+    assert shapes.count() == counts[1]
 
 
 @pytest.mark.parametrize("name", NAMES)

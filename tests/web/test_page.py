@@ -1,11 +1,18 @@
 """The page in a browser: it loads from itself alone, folds, searches, and everyone can read it."""
 
+import ast
+import inspect
+import json
+import sys
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from browser import needed
 
 import d2lperf
+from d2lperf import costs
+from docs import book
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(
@@ -16,14 +23,15 @@ NOTEBOOKS = sorted(
 PLAIN = ["index.html", "questions.html", "your-script.html", "search.html"]
 PLAIN += ["genindex.html", "py-modindex.html", "api/index.html"]
 PLAIN += [*(f"api/names/d2lperf.{name}.html" for name in d2lperf.__all__)]
-PLAIN += [f"calculators/{name}.html" for name in ("which-limit", "what-fits", "communication")]
+CALCULATORS = [f"calculators/{n}.html" for n in ("which-limit", "what-fits", "communication")]
+PLAIN += CALCULATORS
 NOTEBOOK = "notebooks/05-hardware.html"
 
 
 @pytest.fixture(scope="session")
 def axe():
     """The script of axe-core: npm's build of it, from a Python package that carries it."""
-    package = pytest.importorskip("axe_playwright_python")
+    package = needed("axe_playwright_python")
     return (Path(package.__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 
 
@@ -37,7 +45,7 @@ def test_the_pages_are_those_that_are_looked_at_below(html):
 
 
 def test_links_of_all_pages_resolve(html):
-    bs4 = pytest.importorskip("bs4")
+    bs4 = needed("bs4")
     targets, wanted = {}, set()
     for name in every_page(html):
         tree = bs4.BeautifulSoup((html / name).read_text(encoding="utf-8"), "html.parser")
@@ -89,7 +97,7 @@ def test_a_page_has_no_serious_fault_for_anyone(visit, axe, name):
     assert not found
 
 
-@pytest.mark.parametrize("name", ["index.html", NOTEBOOK, PLAIN[-1]])
+@pytest.mark.parametrize("name", ["index.html", NOTEBOOK, *CALCULATORS])
 def test_it_is_readable_in_the_dark(visit, axe, name):
     page = visit(color_scheme="dark").open(name)
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
@@ -97,7 +105,7 @@ def test_it_is_readable_in_the_dark(visit, axe, name):
     assert not found
 
 
-@pytest.mark.parametrize("name", ["index.html", NOTEBOOK, PLAIN[-1]])
+@pytest.mark.parametrize("name", ["index.html", NOTEBOOK, *CALCULATORS])
 def test_nothing_is_wider_than_a_small_screen(visit, name):
     page = visit(viewport={"width": 1024, "height": 768}).open(name)
     assert page.evaluate("document.documentElement.scrollWidth") <= 1024
@@ -126,8 +134,29 @@ def test_mathematics_and_figures_are_drawn(visit):
     assert all(sizes)
 
 
+def test_the_front_page_has_its_figure(visit):
+    figure = visit().open("index.html").locator("article figure img")
+    assert figure.get_attribute("alt").startswith("Left, the time of every sample")
+    assert figure.evaluate("image => image.naturalWidth") > 0
+
+
+def test_an_api_page_says_what_the_docstrings_say(visit):
+    source = ast.parse((ROOT / "d2lperf" / "measuring" / "compare.py").read_text(encoding="utf-8"))
+    (compare,) = [node for node in source.body if getattr(node, "name", "") == "compare"]
+    documented = {
+        "api/names/d2lperf.compare.html": ast.get_docstring(compare),
+        "api/index.html": inspect.getdoc(costs.all_reduce_traffic),
+    }
+    for name, docstring in documented.items():
+        first = docstring.partition("\n")[0]
+        assert first in visit().open(name).locator("article").inner_text()
+
+
 def test_search_finds_a_section(visit):
-    page = visit().open("search.html?q=roofline")
+    page = visit().open("index.html")
+    page.locator("button.search-button__button").locator("visible=true").click()
+    page.keyboard.type("roofline")
+    page.keyboard.press("Enter")
     page.wait_for_selector("#search-results li a")
     links = page.locator("#search-results li a")
     assert any("05-hardware" in href for href in links.evaluate_all("a => a.map(x => x.href)"))
@@ -137,3 +166,34 @@ def test_previous_and_next_follow_the_course(visit):
     page = visit().open("notebooks/01-measuring-performance.html")
     assert "02 Compilers" in page.locator("a.right-next").inner_text()
     assert "00 Start here" in page.locator("a.left-prev").inner_text()
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")  # of the theme, by Sphinx
+@pytest.mark.parametrize(
+    "address, offered",
+    [("https://github.com/a/b", ["notebooks/ours"]), ("https://gitlab.com/a/b", [])],
+    ids=["github", "gitlab"],
+)
+def test_colab_is_offered_where_it_can_run_the_notebook(
+    html, tmp_path, monkeypatch, address, offered
+):
+    """A page of two notebooks is built with an address, warnings as errors."""
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    cell = {"cell_type": "markdown", "metadata": {}, "source": "# A notebook"}
+    notebook = {"cells": [cell], "metadata": {"kernelspec": kernel}}
+    content = json.dumps({**notebook, "nbformat": 4, "nbformat_minor": 4}).encode()
+    names = ("notebooks/ours", "notebooks/frameworks/another")
+    toctree = "\n".join(["# Page", "```{toctree}", *names, "```"]).encode()
+    files = {"index.md": toctree, **{f"{name}.ipynb": content for name in names}}
+    book.stage(tmp_path / "source", files)
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    monkeypatch.setitem(sys.modules, "book", book)
+    monkeypatch.setattr(book, "repository", lambda: address)
+    folders = [str(tmp_path / "source"), str(tmp_path / "html")]
+    build = needed("sphinx.cmd.build").build_main
+    assert build(["-W", "-q", "-c", str(ROOT / "docs"), *folders]) == 0
+    pages = {name: (tmp_path / "html" / f"{name}.html").read_text("utf-8") for name in names}
+    assert [name for name in names if "colab" in pages[name]] == offered
+    for name in offered:
+        link = f"https://colab.research.google.com/github/a/b/blob/main/{name}.ipynb"
+        assert f'href="{link}"' in pages[name]
