@@ -135,10 +135,10 @@ def compare(
     A narrower interval inside another one says at least as much: X is at most as large, and
     *faster* or *slower* stays.
 
-    It compares lower quartiles, in rounds that seem undisturbed. The mean over many calls,
-    disturbances included, is another quantity. The first call is reported separately. Sampling goes
-    on until a difference is shown, or none above the margin, or the budget ends; the intervals are
-    wider to allow for it.
+    It compares the second quickest of a few samples, in rounds that seem undisturbed. The mean over
+    many calls, disturbances included, is another quantity. The first call is reported separately.
+    Sampling goes on until a difference is shown, or none above the margin, or the budget ends; the
+    intervals are wider to allow for it.
 
     Args:
         functions: name -> function (or a list of functions), each called without arguments, or

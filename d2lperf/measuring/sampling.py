@@ -3,7 +3,8 @@
 * A *sample* is a quarter of a millisecond of calls in a row: beside a busy core a long one always
   catches a disturbance, a short one often does not.
 * A *phase* is a few untimed calls, then five samples, or three of calls that are longer than a
-  sample. Its value is their lower quartile.
+  sample. Its value is the second quickest of them. With `ISOLATED_RULES` it has many samples, and
+  its value is their lower quartile.
 * A *round* runs every function's phase in a random order and then in the mirrored one, so that a
   steady drift cancels exactly: ABBA or BAAB for two functions.
 * A round in which a phase goes far beyond its plan is discarded and counted. So is, once all are
@@ -14,9 +15,8 @@ from __future__ import annotations
 
 import gc
 import math
-import statistics
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
@@ -248,12 +248,19 @@ class PhaseValues(NamedTuple):
 
 
 def phase_values(samples: list[float]) -> PhaseValues:
-    """Return the quartiles of a phase's samples, in seconds."""
+    """Return the values of a phase, from its samples in seconds: of many the quartiles."""
     # Not interpolated: with few samples the next one is too often disturbed.
     ordered, beyond = sorted(samples), (len(samples) - 1) // 4
     # Never the quickest of several: an extreme varies so much that strong noise hides differences.
     lower = max(beyond, 1) if len(samples) > 2 else 0
     return PhaseValues(ordered[lower], ordered[-1 - beyond])
+
+
+def _median_of_few(values: Iterable[float]) -> float:
+    """The median; numpy's overhead in each phase adds up to a tenth of the time of a comparison."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return (ordered[middle] + ordered[-1 - middle]) / 2
 
 
 def common_plans(
@@ -331,8 +338,7 @@ class Turns:
 
     def levels_s(self) -> dict[str, float]:
         """Seconds that a call of each function is expected to take."""
-        # Not numpy's: its overhead on five values, in each phase, adds up to a tenth of the time.
-        return {name: statistics.median(last) for name, last in self._recent.items()}
+        return {name: _median_of_few(last) for name, last in self._recent.items()}
 
     def rounds(self) -> Rounds:
         """What was measured so far; calls of the warm-up stand in for samples if there are none."""
@@ -406,7 +412,7 @@ class Turns:
     def _run_phase(self, subject: Subject, taken: list[list[float]]) -> bool:
         """Run a phase and add its samples; return whether it stayed within what was planned."""
         name, plan, patience = subject.name, self.plans[subject.name], self._patience
-        level_s, factor = statistics.median(self._recent[name]), self._rules.void_factor * patience
+        level_s, factor = _median_of_few(self._recent[name]), self._rules.void_factor * patience
         most_s, least_s = factor * level_s, level_s / factor
         samples = subject.phase(replace(plan, limit_s=plan.limit_s * patience))
         taken.append(samples)
