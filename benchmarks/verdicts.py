@@ -35,6 +35,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from load import Load
 from programs import PROGRAMS, REGIONS
@@ -49,8 +50,24 @@ import d2lperf
 STUDIES = ("snippets", "programs", "regions")
 
 
-def make_pair(snippet: str, truth: str, chance: random.Random):
-    """Two functions in random order and the true ratio of the second to the first."""
+class Case(NamedTuple):
+    """What one trial of each tool is about: names of CONDITIONS, SNIPPETS and TRUTHS."""
+
+    condition: str
+    snippet: str
+    truth: str
+
+
+class Pair(NamedTuple):
+    """Two functions, and the true ratio of the second to the first."""
+
+    first: Callable
+    second: Callable
+    true_ratio: float
+
+
+def make_pair(snippet: str, truth: str, chance: random.Random) -> Pair:
+    """Return the two functions of a snippet in random order."""
     maker, steps = SNIPPETS[snippet]
     snippet = maker()
     base = snippet(steps[0])
@@ -63,19 +80,21 @@ def make_pair(snippet: str, truth: str, chance: random.Random):
         pair = [(base, float(steps[0])), (snippet(more), float(more))]
     chance.shuffle(pair)
     (a, work_a), (b, work_b) = pair
-    return a, b, work_b / work_a
+    return Pair(a, b, work_b / work_a)
 
 
-def plan_of_trials(repeats: int, slow_repeats: int, conditions: Sequence[str] = CONDITIONS):
-    """Every (condition, snippet, truth) of one repeat, as often as asked."""
+def plan_of_trials(
+    repeats: int, slow_repeats: int, conditions: Sequence[str] = CONDITIONS
+) -> Iterator[Case]:
+    """Yield every case of one repeat, as often as asked."""
     for repeat in range(repeats):
         for condition in conditions:
             for snippet, (_, steps) in SNIPPETS.items():
                 for truth, place in TRUTHS.items():
                     if steps[place] is not None:
-                        yield condition, snippet, truth
+                        yield Case(condition, snippet, truth)
                 if repeat < slow_repeats:
-                    yield condition, snippet, "slow first calls"
+                    yield Case(condition, snippet, "slow first calls")
 
 
 def study(
@@ -99,9 +118,9 @@ def study(
             NOMINAL_S["now"] = min(timeit.repeat(probe, number=3, repeat=5)) / 3
             for tool in chance.sample(tools, len(tools)):
                 # Every tool gets a fresh pair: slow first calls are slow for each of them.
-                a, b, true_ratio = make_pair(snippet, truth, chance)
+                pair = make_pair(snippet, truth, chance)
                 if truth != "slow first calls":
-                    a(), b()
+                    pair.first(), pair.second()
                 if "bursts" in condition:
                     load.bursts(cores=2 if condition == "two bursts" else 1)
                     time.sleep(0.1)
@@ -111,14 +130,14 @@ def study(
                     load.steady()
                     time.sleep(0.1)
                 start = time.perf_counter()
-                verdict, ratio = TOOLS[tool][1](a, b)
+                verdict, ratio = TOOLS[tool][1](pair.first, pair.second)
                 took = time.perf_counter() - start
                 load.idle()
                 time.sleep(0.02)
                 if condition == "quiet":
                     expected[tool] = 0.7 * expected[tool] + 0.3 * took
                 trials.append(
-                    Trial(tool, condition, snippet, truth, true_ratio, verdict, ratio, took)
+                    Trial(tool, condition, snippet, truth, pair.true_ratio, verdict, ratio, took)
                 )
                 bar.update()
     return trials

@@ -36,8 +36,9 @@ def _parser() -> argparse.ArgumentParser:
         "explain",
         help="tell what limits the training step of a script, and what would help",
         epilog="The script's own arguments stand at the end, after --.",
-        description="Runs the script up to the second call of its step, then runs that call some "
-        "hundred times. What the script prints is not shown.",
+        description="Runs the script up to the second call of its step, then runs that call "
+        "again: about five times if it is slow, thousands of times if it takes microseconds. What "
+        "the script prints is not shown.",
     )
     explain.add_argument("script", help="a Python file")
     explain.add_argument("--step", required=True, help="a function at the top level of the script")
@@ -67,7 +68,7 @@ def report(options: argparse.Namespace) -> str:
         step = step_of(options.script, options.step, options.arguments)
     advice = f"Is {options.step} one step, or the whole training? Else give a larger --limit."
     try:
-        with redirect_stdout(io.StringIO()):  # hundreds of calls may print hundreds of lines
+        with redirect_stdout(io.StringIO()):  # many calls may print many lines
             with time_limit(options.limit, f"one call of {options.step}", advice):
                 step()
             found = explain(step, ceilings=ceilings)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import atexit
 import dis
+import linecache
+import os
 import sys
 import weakref
 from collections.abc import Callable, Iterator
@@ -42,6 +44,7 @@ PRIVATE = {
     "torch.distributed.distributed_c10d:_get_default_store": "ranks leave a group together",
     "torch.distributed.elastic.utils.store:barrier": "ranks wait for each other before the group",
     "torch._C._profiler:_ExperimentalConfig": "the profiler records threads other than the caller",
+    "torch._C._autograd:_ProfilerResult.events": "a profiler's raw events, in `kineto_results`",
     "torch.autograd:_profiler_enabled": "whether a profiler is at work in this thread",
     "torch.autograd.profiler:_is_profiler_enabled": "whether a profiler is at work for all threads",
     "torch.utils._python_dispatch:TorchDispatchMode": "sees each operation, to count its work",
@@ -49,6 +52,11 @@ PRIVATE = {
     "torch.utils._pytree:tree_map": "replaces tensors in lists, tuples and dictionaries",
     "torch.utils.flop_counter:flop_registry": "the formulas of torch's own counter of FLOPs",
     "torch:ops.aten.add.Tensor._schema": "which tensors an operation overwrites",
+    "torch:Tensor._version": "whether a tensor has been changed",
+    "torch:ops.aten.add.Tensor._op_dk": "runs a composite operation as those that it is made of",
+    "torch._C:DispatchKey": "the name of the code that composes an operation",
+    "torch._C:_dispatch_has_kernel_for_dispatch_key": "whether an operation has such code",
+    "torch._C:_dispatch_key_for_device": "and whether a kind of device has a kernel of its own",
     "torch:_int_mm": "the product of int8 matrices, for the machine's ceilings",
     "torch._C:_DisableTorchDispatch": "copies of a state are no operations of the function",
     "torch._C:DisableTorchFunctionSubclass": "an exercise's promises call what they stand for",
@@ -74,6 +82,21 @@ def run_exit_functions() -> None:
 def frame_of(thread: int | None) -> FrameType | None:
     """Return what a thread, given by its `ident`, executes at this moment; None if it ended."""
     return sys._current_frames().get(thread) if thread is not None else None
+
+
+def sources_of_cells() -> dict[str, tuple]:
+    """Return the sources of code that is in no file, such as a notebook's cells, by its name."""
+    # A traceback first drops the sources of files that are gone, unless they have no time.
+    return {
+        name: (entry[0], None, *entry[2:])
+        for name, entry in linecache.cache.items()
+        if len(entry) == 4 and not os.path.exists(name)
+    }
+
+
+def add_sources(cells: dict[str, tuple]) -> None:
+    """Let tracebacks of this process show the sources that another one has sent."""
+    linecache.cache.update(cells)
 
 
 def ensure_resource_tracker() -> None:
@@ -155,6 +178,14 @@ def profiling() -> bool:
     return torch.autograd._profiler_enabled() or torch.autograd.profiler._is_profiler_enabled
 
 
+def raw_events(profiler: Any) -> list[Any]:
+    """Return torch's `_KinetoEvent`s of a `torch.profiler.profile` that was stopped.
+
+    The public list, `events()`, takes much longer and drops some nested spans.
+    """
+    return profiler.profiler.kineto_results.events()
+
+
 def leaves(values: Any) -> list[Any]:
     """Return what nested lists, tuples and dictionaries hold."""
     return _pytree.tree_leaves(values)
@@ -170,6 +201,11 @@ def arguments_of(operation: Any) -> Any:
     return operation._schema.arguments
 
 
+def changes_of(tensor: torch.Tensor) -> int:
+    """Return how often a tensor has been changed in place; one of inference mode cannot tell."""
+    return tensor._version
+
+
 def flop_formula(packet: Any) -> Callable[..., int] | None:
     """Return torch's own formula for the FLOPs of an operation, or None where it has none.
 
@@ -178,6 +214,28 @@ def flop_formula(packet: Any) -> Callable[..., int] | None:
     from torch.utils.flop_counter import flop_registry
 
     return flop_registry.get(packet)
+
+
+def is_composite(operation: Any, args: tuple, kwargs: dict) -> bool:
+    """Return whether an operation has no kernel of its own for these tensors, but others do it.
+
+    Autograd sees only those others. In inference mode it is left out, so the operation arrives.
+    """
+    has_code = torch._C._dispatch_has_kernel_for_dispatch_key
+    if operation.namespace == "prim":  # TorchScript's own; tensors of other classes use some
+        return False
+    if not has_code(operation.name(), "CompositeImplicitAutograd"):
+        return False
+    tensors = [value for value in leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
+    if any(tensor.is_nested for tensor in tensors):  # these have other code for it
+        return False
+    keys = {torch._C._dispatch_key_for_device(tensor.device.type) for tensor in tensors}
+    return not any(has_code(operation.name(), key) for key in keys)
+
+
+def run_composed(operation: Any, args: tuple, kwargs: dict) -> Any:
+    """Run a composite operation as the operations that it is made of; return its result."""
+    return operation._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
 
 
 def int8_product() -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:

@@ -141,7 +141,13 @@ class Roofline:
             seconds += activations / activation_rate
         return seconds
 
-    def plot(self, points: Mapping[str, Point], ax: Axes | None = None) -> Axes:
+    def plot(
+        self,
+        points: Mapping[str, Point],
+        ax: Axes | None = None,
+        *,
+        palette: Mapping[str, str] | None = None,
+    ) -> Axes:
         """Draw the ceilings of memory, cache and float32 with measured points; return the axes.
 
         The flat roof is the rate of products. Convolutions may lie above it.
@@ -149,6 +155,7 @@ class Roofline:
         Args:
             points: by name. What has no FLOPs has no place in the figure.
             ax: where to draw; a new figure by default.
+            palette: colours of some points by name, such as {"all": "green"}.
         """
         placed = {n: (f / b, f / s) for n, (f, b, s) in points.items() if min(f, b, s) > 0}
         peak, found = self.rate(STANDARD), self.ceilings.bandwidth
@@ -156,7 +163,7 @@ class Roofline:
         if "cache" in found:
             roofs["roof of cache"] = found["cache"], "--"
         ends = [at for at, _ in placed.values()] + [peak / roof for roof, _ in roofs.values()]
-        ax, colours, handles = style.axes(ax, 6.0, 3.4), colours_of(placed), []
+        ax, colours, handles = style.axes(ax, 6.0, 3.4), colours_of(placed, palette), []
         for roof, line in roofs.values():
             along = [min(ends) / 2, peak / roof, 4 * max(ends)]
             handles += ax.plot(along, [min(peak, roof * v) for v in along], line, color="black")

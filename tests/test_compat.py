@@ -2,6 +2,7 @@
 
 import ast
 import datetime
+import linecache
 import sys
 from pathlib import Path
 from pkgutil import resolve_name
@@ -49,8 +50,12 @@ def names_defined(tree):
 
 
 def names_used(tree):
-    """Attributes, and what is imported from others, that begin with an underscore."""
-    found = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    """Attributes, and what is imported from others, that begin with an underscore or are listed."""
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    found = {node.attr for node in attributes}
+    listed = {name.replace(":", ".") for name in _compat.PRIVATE} | {"kineto_results"}
+    written = found | {ast.unparse(node) for node in attributes}
+    found |= {f"_{name}, which is documented nowhere" for name in listed & written}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and not node.module.startswith("d2lperf"):
             found |= {alias.name for alias in node.names} | set(node.module.split("."))
@@ -66,6 +71,11 @@ def test_no_other_file_uses_internal_names_of_others():
     used = {(file, name) for file in trees for name in names_used(trees[file]) - own}
     used = {(file, name) for file, name in used if file != "_compat.py"}
     assert not used, "they belong into _compat.py, each with its reason"
+
+
+@pytest.mark.parametrize("code", ["linecache.cache", "p.profiler.kineto_results", "x._private"])
+def test_a_use_of_an_internal_name_is_found(code):
+    assert [name for name in names_used(ast.parse(code)) if name.startswith("_")]
 
 
 # --------------------------------------------------------------------------- what they do
@@ -121,6 +131,39 @@ def test_an_operation_tells_what_it_overwrites_and_its_flops():
     a, b = torch.ones(2, 3), torch.ones(3, 5)
     assert _compat.flop_formula(aten.mm)(a, b, out_val=a @ b) == 2 * 2 * 3 * 5
     assert _compat.flop_formula(aten.add) is None
+
+
+def test_a_composite_operation_is_told_and_run_as_its_parts():
+    aten, x = torch.ops.aten, torch.ones(2, 2)
+    assert _compat.is_composite(aten.matmul.default, (x, x), {})
+    assert not _compat.is_composite(aten.mm.default, (x, x), {})
+    assert not _compat.is_composite(torch.ops.prim.device.default, (x,), {})
+    assert not _compat.is_composite(aten.silu_backward.default, (x, x), {})  # has both
+    nested = torch.nested.nested_tensor([x])
+    assert not _compat.is_composite(aten.matmul.default, (nested, nested), {})
+    assert torch.equal(_compat.run_composed(aten.matmul.default, (x, x), {}), x @ x)
+
+
+def test_a_profiler_gives_its_raw_events():
+    with torch.profiler.profile() as profiler:
+        torch.ones(2)
+    assert "aten::ones" in {event.name() for event in _compat.raw_events(profiler)}
+
+
+def test_sources_of_cells_are_those_of_no_file(monkeypatch):
+    entry = (3, 1.0, ["x"], "cell")
+    monkeypatch.setattr(linecache, "cache", {"cell": entry, __file__: entry})
+    assert _compat.sources_of_cells() == {"cell": (3, None, ["x"], "cell")}
+    _compat.add_sources({"other": entry})
+    assert linecache.getline("other", 1) == "x"
+
+
+def test_a_tensor_counts_its_changes():
+    x = torch.zeros(2)
+    before = _compat.changes_of(x)
+    with torch.inference_mode():
+        x[1:].add_(1)
+    assert _compat.changes_of(x) == before + 1
 
 
 def test_plain_calls_do_not_ask_a_subclass():

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 from clocks import slow_clock
+from torch import nn
 from torch.nn import functional
 
-from d2lperf.counting import OperationCounter
+from d2lperf.counting import OperationCounter, products
 from d2lperf.counting.classes import MOVE, POINTWISE, PRODUCT, UNKNOWN
 from d2lperf.counting.places import RecentlyUsed, bytes_of
 
@@ -35,9 +36,18 @@ PRODUCTS = {
     "mm": (lambda: ones(M, K) @ ones(K, N), 2 * M * K * N),
     "addmm": (lambda: torch.addmm(ones(N), ones(M, K), ones(K, N)), 2 * M * K * N),
     "addmm_": (lambda: ones(M, N).addmm_(ones(M, K), ones(K, N)), 2 * M * K * N),
+    "mkldnn_linear": (
+        lambda: functional.linear(ones(M, K).to_mkldnn(), ones(N, K), ones(N)),
+        2 * M * K * N,
+    ),
     "bmm": (lambda: torch.bmm(ones(B, M, K), ones(B, K, N)), 2 * B * M * K * N),
     "baddbmm": (lambda: torch.baddbmm(ones(N), ones(B, M, K), ones(B, K, N)), 2 * B * M * K * N),
+    "baddbmm_": (
+        lambda: ones(B, M, N).baddbmm_(ones(B, M, K), ones(B, K, N)),
+        2 * B * M * K * N,
+    ),
     "addbmm": (lambda: torch.addbmm(ones(M, N), ones(B, M, K), ones(B, K, N)), 2 * B * M * K * N),
+    "addbmm_": (lambda: ones(M, N).addbmm_(ones(B, M, K), ones(B, K, N)), 2 * B * M * K * N),
     "mv": (lambda: ones(M, K) @ ones(K), 2 * M * K),
     "addmv": (lambda: torch.addmv(ones(M), ones(M, K), ones(K)), 2 * M * K),
     "addmv_": (lambda: ones(M).addmv_(ones(M, K), ones(K)), 2 * M * K),
@@ -47,6 +57,7 @@ PRODUCTS = {
         4 * 2 * K,
     ),
     "addr": (lambda: torch.addr(ones(M, N), ones(M), ones(N)), 2 * M * N),
+    "addr_": (lambda: ones(M, N).addr_(ones(M), ones(N)), 2 * M * N),
     "_int_mm": (
         lambda: torch._int_mm(ones(32, 32, dtype=torch.int8), ones(32, 32, dtype=torch.int8)),
         2 * 32**3,
@@ -68,8 +79,19 @@ PRODUCTS = {
 }
 
 
+def test_every_formula_of_ours_is_tested():
+    assert {*products._OWN, *products._IN_PLACE} <= {*PRODUCTS, "linear"}
+
+
+def test_some_devices_have_linear_as_one_operation():
+    linear = torch.ops.aten.linear.default  # on the CPU it is made of others
+    assert products.product_flops(linear, (ones(M, K), ones(N, K)), {}, None) == 2 * M * K * N
+
+
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_flops_of_a_product(name):
+    if name == "mkldnn_linear" and not torch.backends.mkldnn.is_available():
+        pytest.skip("this torch has no oneDNN")
     fn, flops = PRODUCTS[name]
     found = the(fn, name)
     assert (found.kind, found.flops) == (PRODUCT, flops)
@@ -85,6 +107,36 @@ def test_flops_of_attention_and_of_its_backward():
     found = operations(lambda: functional.scaled_dot_product_attention(q, q, q).sum().backward())
     flops = [op.flops for op in found if "attention" in op.name]
     assert flops == [2 * one, 5 * one]  # backward: scores again, and four gradients
+
+
+ATTENTION, LAYER = nn.MultiheadAttention(8, 2), nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
+COMPOSITE = {
+    "matmul": lambda: ones(B, M, K) @ ones(K, N),
+    "linear": lambda: functional.linear(ones(M, K), ones(N, K), ones(N)),
+    "conv2d": lambda: functional.conv2d(ones(B, 3, 9, 9), ones(4, 3, 3, 3)),
+    "bilinear": PRODUCTS["_trilinear"][0],
+    "attention": lambda: ATTENTION(*[ones(5, B, 8)] * 3),
+    "transformer layer": lambda: LAYER(ones(5, B, 8)),
+}
+
+
+@pytest.mark.parametrize("name", COMPOSITE)
+def test_inference_mode_changes_no_count(name):
+    """Without autograd torch dispatches `matmul`, `conv2d` and others whole."""
+    fn = COMPOSITE[name]
+    with torch.no_grad():
+        expected = [(op.name, op.kind, op.flops, op.bytes) for op in operations(fn)]
+    with torch.inference_mode():
+        found = [(op.name, op.kind, op.flops, op.bytes) for op in operations(fn)]
+    assert found == expected
+    assert any(flops for _, _, flops, _ in found)
+
+
+def test_an_operation_with_a_kernel_of_its_own_stays_whole():
+    """Torch could also make it of others, for devices that have none."""
+    x = torch.ones(3, requires_grad=True)
+    names = [op.name for op in operations(lambda: functional.silu(x).sum().backward())]
+    assert "silu_backward" in names and "sigmoid" not in names
 
 
 # ------------------------------------------------------------------------------------- classes
@@ -155,6 +207,15 @@ def test_sparse_tensors(layout):
     assert [op.kind for op in found if "mm" in op.name] == [UNKNOWN]
     # eight values, eight indices of 8 bytes, and a second row of them or nine pointers
     assert bytes_of(sparse) == 8 * 4 + 8 * 8 + (64 if layout == torch.sparse_coo else 72)
+
+
+def test_nested_tensors():
+    """torch makes one of a padded batch, in nn.TransformerEncoder without gradients."""
+    encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 1)
+    padding = torch.tensor([[False, False, True]])
+    with torch.no_grad():
+        found = operations(lambda: encoder.eval()(ones(1, 3, 8), src_key_padding_mask=padding))
+    assert "_transformer_encoder_layer_fwd" in [op.name for op in found if op.kind == UNKNOWN]
 
 
 # ------------------------------------------------------------------------------------- places

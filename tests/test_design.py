@@ -216,5 +216,11 @@ def test_a_file_holds_one_idea():
     assert not long, f"more than {MOST_LINES} lines"
 
 
+def test_the_confidence_has_one_home():
+    rooms = {m for m, text in SOURCES.items() if m.startswith("measuring.") and "= 0.95" in text}
+    # What is a function of its arguments alone knows no defaults of ours.
+    assert rooms == {"measuring.defaults", "measuring.stats"}
+
+
 def test_few_names_are_public():
     assert len(d2lperf.__all__) <= MOST_NAMES

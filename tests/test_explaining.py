@@ -2,13 +2,16 @@
 
 import copy
 import gc
+import io
 import itertools
 import math
 import os
+import re
 import sys
 import threading
 import time
 import weakref
+from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +25,7 @@ from torch.nn import functional
 from torch.optim import optimizer as optimizers
 
 from d2lperf import Ceilings, datasheet, explain
+from d2lperf.__main__ import main
 from d2lperf.counting import OperationCounter
 from d2lperf.datasheets import ACCELERATORS
 from d2lperf.explaining import stacks
@@ -99,6 +103,18 @@ def test_the_parts_add_up_to_the_whole(waiting_s):
     assert shares == pytest.approx({"sort": 2e-3, "mm": 1e-3})
 
 
+def test_the_shares_that_are_shown_add_up():
+    def many():
+        for name in names:
+            getattr(X, name)()
+
+    names = ["abs", "exp", "floor", "log1p", "neg", "relu", "round", "sin", "sqrt", "tanh"]
+    text = str(on_a_slow_torch(many, waiting_s=1e-2, **dict.fromkeys(names, 1e-3)))
+    assert "and 2 more kinds: 10% of the time" in text
+    table = text.partition("one call:")[0]
+    assert sum(map(int, re.findall(r"(\d+)%", table))) == 100
+
+
 def test_no_profile_is_advised_where_the_time_passes_outside_of_torch():
     assert "profile" not in on_a_slow_torch(lambda: X @ X, waiting_s=4e-3, mm=4e-4).help
 
@@ -140,6 +156,7 @@ def test_a_training_step_leaves_no_trace(kind, options, before):
     assert all(p.grad is None for p in model.parameters())
     assert f"called {found.runs} times; put back: " in str(found)
     assert f"the state of {kind.__name__}" in str(found)
+    assert "changed for good" not in str(found)
     step()  # and it can go on
 
 
@@ -174,6 +191,7 @@ def test_an_optimizer_that_steps_in_a_later_call_leaves_no_trace(kind, every, be
         [model.state_dict(), optimizer.state_dict(), gradients], expected, rtol=0, atol=0
     )
     assert f"the state of {type(optimizer).__name__}" in str(found)
+    assert "changed for good" not in str(found)
 
 
 def test_copies_of_the_state_are_not_counted():
@@ -251,7 +269,7 @@ def test_what_another_thread_trains_is_left_alone():
         return x @ x
 
     found = counted(fn)
-    assert "put back" not in str(found)
+    assert "put back" not in str(found) and "other threads overwrote (tensors: 1)" in str(found)
     steps = sum(range(found.runs + 1))  # each adds to the gradient
     assert weight.tolist() == pytest.approx([1 - 0.1 * steps] * 2)
 
@@ -347,6 +365,31 @@ def test_a_schedule_is_reported():
     assert "changed for good: the schedule" in str(found)
 
 
+def test_what_only_a_later_call_overwrites_is_reported():
+    mean, calls = torch.zeros(4), itertools.count(1)
+
+    def step():
+        X.relu().add_(1)  # what the call itself has made is no change
+        if next(calls) == 100:  # its operations are not counted
+            mean[1:].add_(1)
+
+    text = str(explain(step, ceilings=MADE))
+    assert "changed for good: what later calls or other threads overwrote (tensors: 1)" in text
+    assert "put back" not in text
+    assert "changed for good" not in str(counted(lambda: mean.add_(1)))
+
+
+def test_what_the_function_has_made_itself_is_no_change():
+    made, calls = [], itertools.count(1)
+
+    def step():
+        if next(calls) == 1:
+            made.append(torch.zeros(4))
+        made[0].add_(1)
+
+    assert "changed" not in str(counted(step))
+
+
 def test_without_a_prediction_there_is_no_quotient():
     free = Ceilings({"float32": 1e11}, {"triad": 1e10}, 0.0)
     found = with_tools(slow_clock(), explain, X.t, ceilings=free)
@@ -423,6 +466,28 @@ def test_the_functions_that_take_the_time_are_named():
     (name,) = {name.split(" ")[0] for name in sampler.seen}
     assert name == "load_slowly"
     assert sum(sampler.shares().values()) == pytest.approx(1)
+
+
+def test_the_advice_names_the_function_that_waits():
+    def load_a_batch():
+        time.sleep(5e-3)
+
+    found = explain(lambda: (load_a_batch(), X @ X), ceilings=MADE)
+    assert "goes to: load_a_batch (test_explaining.py:" in found.help
+
+
+def test_a_quick_function_is_called_thousands_of_times_and_a_slow_one_about_five():
+    assert explain(X.t, ceilings=MADE).runs > 2000
+    assert 4 <= on_a_slow_torch(X.relu, waiting_s=2.0).runs <= 6
+    said = f"{explain.__doc__}{parser_help()}"
+    assert "hundred" not in said and said.count("thousands") == 2
+
+
+def parser_help():
+    """What `python -m d2lperf explain --help` prints."""
+    with pytest.raises(SystemExit), redirect_stdout(io.StringIO()) as printed:
+        main(["explain", "--help"])
+    return printed.getvalue()
 
 
 def test_time_inside_an_operation_is_not_outside():

@@ -52,6 +52,17 @@ def test_public_names_are_sorted_documented_and_listed():
         assert inspect.getdoc(getattr(d2lperf, name)), name
 
 
+def test_instruments_are_no_argument_of_what_is_public():
+    """Tests choose clocks by a context; users need not see them."""
+    public = [getattr(d2lperf, name) for name in d2lperf.__all__]
+    public += [getattr(thing, n) for thing in public for n in dir(thing) if not n.startswith("_")]
+    functions = [t for t in public if inspect.isfunction(t) or inspect.ismethod(t)]
+    functions += [inspect.unwrap(thing.__init__) for thing in public if inspect.isclass(thing)]
+    assert len(functions) > 100
+    taken = {name for fn in functions for name in inspect.signature(fn).parameters}
+    assert "budget_s" in taken and "instruments" not in taken
+
+
 def test_help_begins_with_one_screen_of_names():
     screen = inspect.getdoc(d2lperf).splitlines()
     assert len(screen) <= 50

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +104,14 @@ def test_compare_names_the_functions_after_their_expressions(shell, seen):
     assert seen["values"] == [6, 6]
     assert (seen["check"], seen["budget_s"], seen["baseline"]) == (True, None, None)
     assert (seen["isolated"], seen["margin"], seen["seed"]) == (False, None, None)
+
+
+def test_the_example_of_the_readme(shell, seen):
+    page = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    (line,) = re.findall(r"`(%compare [^`]+)`", page)
+    shell.user_ns["x"] = 3
+    assert run(shell, line) == "the comparison"
+    assert (seen["names"], seen["values"]) == (["x * x * x", "x ** 3"], [27, 27])
 
 
 def test_semicolons_braces_and_dollars_inside_expressions_are_left_alone(shell, seen):

@@ -98,6 +98,14 @@ def shows_the_machine(notebook, name):
         yield f"no card of the machine (describe_machine(), {IGNORE}) right after the set-up"
 
 
+def badge_is_ours(notebook, name):
+    """The only link to Colab is the badge, as notebooks/build.py writes it for our address."""
+    wanted = build.badge(nbformat.v4.new_notebook(), NOTEBOOKS[name]).cells
+    found = [c.source for c in notebook.cells if build.COLAB in c.source or "badge" in tags(c)]
+    if found != [c.source for c in wanted]:
+        yield f"the badges are {found}: run python notebooks/build.py --stamp"
+
+
 def executed_in_order(notebook, name):
     """Counted 1, 2, 3, ...: nbval never compares a cell without a count."""
     for expected, (i, cell) in enumerate(code_cells(notebook), 1):
@@ -238,6 +246,7 @@ def is_in_its_final_form(notebook, name):
 RULES = [
     predictions_are_scored,
     setup_is_stamped,
+    badge_is_ours,
     shows_the_machine,
     executed_in_order,
     no_stored_errors,
@@ -325,6 +334,13 @@ def test_06_counts_memory_where_the_device_does(counter):
 
 # --------------------------------------------------------------------------- tampered with
 
+
+def test_a_badge_of_another_repository_is_noticed():
+    link = f"[![Open in Colab]({build.COLAB}badge.svg)]({build.COLAB}github/another/one)"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(link)])
+    assert list(badge_is_ours(notebook, "00-start-here"))
+
+
 CLAIM = """\
 from d2lperf import compare
 
@@ -395,6 +411,23 @@ def test_a_reversed_claim_fails_because_it_is_contradicted(session):
     _, printed = session
     assert "ClaimContradicted" in printed
     assert "claim contradicted: three is faster than one" in printed
+
+
+ELSEWHERE = "import os, time\nprint(os.environ['D2LPERF_STRICT'], f'{time.perf_counter():.3f} s')"
+
+
+def test_from_another_folder_a_notebook_has_its_clones_settings(tmp_path):
+    """`pytest --nbval` knows that times differ, and what the notebook's kernel is told."""
+    clone, away = tmp_path / "clone", tmp_path / "away"
+    away.mkdir()
+    for name in ("pyproject.toml", "conftest.py", "tests/sanitize.cfg"):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, clone / name)
+    cell = code(ELSEWHERE)
+    cell.update(execution_count=1, outputs=[nbformat.v4.new_output("stream", text="1 0.123 s\n")])
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), clone / "a.ipynb")
+    run = run_pytest("--nbval", clone / "a.ipynb", cwd=away, plugins=["nbval"])
+    assert "1 passed" in run.stdout, run.stdout + run.stderr
 
 
 def test_without_nbval_a_notebook_is_not_passed_over(tmp_path):

@@ -10,6 +10,7 @@ from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
 
 from d2lperf import Ceilings, Roofline, explain
+from d2lperf.plotting import COLOURS
 
 MIB = 2**20
 MADE = Ceilings(
@@ -253,3 +254,10 @@ def test_figures():
     curve = next(line for line in ax.lines if len(line.get_xdata()) == 1)
     assert (*curve.get_xdata(), *curve.get_ydata()) == pytest.approx((1e3, 5e10))
     assert counted(lambda: X @ X).plot(ax=ax) is ax
+
+
+def test_figures_take_a_palette():
+    ax = Roofline(MADE).plot({"a product": (1e9, 1e6, 0.02)}, palette={"a product": "green"})
+    assert COLOURS["green"] in {line.get_color() for line in ax.lines}
+    ax = counted(lambda: X @ X).plot(palette={"mm": "purple", "all": "green"})
+    assert {COLOURS["green"], COLOURS["purple"]} <= {line.get_color() for line in ax.lines}

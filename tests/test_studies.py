@@ -17,6 +17,10 @@ def trials_with(**changes):
             rows += [trial("null", 0, snippet=name, condition=condition)] * 45
             rows += [trial("10 %", 1, snippet=name, condition=condition)] * 5
             rows += [trial("3 %", 1, snippet=name, condition=condition)] * 5
+    for truth, verdict, count in (("null", 0, 45), ("10 %", 1, 5), ("3 %", 1, 5)):
+        rows += [trial(truth, verdict, condition="steady")] * count
+        # Beside a steady load functions with several threads get no verdict.
+        rows += [trial(truth, None, snippet="long threaded forward", condition="steady")] * count
     rows += [trial("copies", 0)] * 40 + [trial("regions", None, condition="steady")] * 40
     return [verdicts.Trial(**{**vars(t), **changes}) for t in rows]
 
@@ -32,8 +36,21 @@ def trial(truth, verdict, snippet="python", condition="quiet"):
     ("changes", "missed"),
     [
         ({}, []),
-        ({"verdict": 1}, ["false verdicts, pooled", "false verdicts, copies"]),
-        ({"verdict": None}, ["nulls decided, quiet", "3 % found with one thread"]),
+        (
+            {"verdict": 1},
+            ["false verdicts, pooled", "false verdicts, steady", "false verdicts, copies"],
+        ),
+        (
+            {"verdict": None},
+            [
+                "nulls decided, quiet",
+                "nulls decided, steady (one thread)",
+                "10 % found, steady (one thread)",
+                "3 % found, steady (one thread)",
+                "3 % found with one thread",
+                "3 % found with several threads, pooled (without steady)",
+            ],
+        ),
         ({"verdict": -1}, ["wrong sign"]),
         ({"verdict": 0, "ratio": 1.06}, ["verdicts beside a steady load", "10 % found, bursts"]),
         ({"seconds": 5.0}, ["time, most", "time, median"]),

@@ -1,8 +1,9 @@
 """Runs a function and notes its operations: names, FLOPs, bytes, seconds.
 
 Views are operations, too: they have overhead, but move nothing. Code of `torch.compile` is counted
-as the operations that it replaces. Each input is read once, each output written once. A gather
-reads as much as it returns. What `copy_`, `fill_` or `out=` overwrite is not read.
+as the operations that it replaces, and a composite operation, such as `matmul` in inference mode,
+as those that it is made of. Each input is read once, each output written once. A gather reads as
+much as it returns. What `copy_`, `fill_` or `out=` overwrite is not read.
 """
 
 from __future__ import annotations
@@ -107,8 +108,11 @@ class OperationCounter(TorchDispatchMode):
         self._recent.cache_bytes = size
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run an operation and count it."""
+        """Run an operation and count it, or those that it is made of."""
         kwargs, entered = kwargs or {}, self.clock()
+        if _compat.is_composite(func, args, kwargs):
+            with self:
+                return _compat.run_composed(func, args, kwargs)
         self.wait()
         start = self.clock()
         result = func(*args, **kwargs)
@@ -129,6 +133,8 @@ class OperationCounter(TorchDispatchMode):
         is_view = not touched.written + touched.new or torch.Tag.inplace_view in func.tags
         if is_view or "empty" in name:
             return plain  # nothing is written
+        if any(t.is_nested and t.layout == torch.strided for t in every):
+            return plain._replace(kind=classes.UNKNOWN)  # such tensors have no sizes
         moved = plain._replace(
             bytes=self._moved(name, touched), access=_access(name, args, touched)
         )

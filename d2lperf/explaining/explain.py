@@ -34,14 +34,15 @@ MUCH_FASTER = 0.5  # measured / predicted below which nothing needs help
 def explain(
     fn: Callable[[], Any], *, ceilings: Ceilings | None = None, measured: bool = True
 ) -> Explanation:
-    """Tell what limits a function that is called some hundred times, or about five if it is slow.
+    """Tell what limits a function; it is called about 5 times if slow, thousands if very quick.
 
     What it changes is put back afterwards: parameters, buffers, gradients, the state of optimizers
-    and the state of the random generators; the report says how often it was called and what was put
-    back. The first call is watched, and later the first step of each optimizer. What else only a
-    later call writes in place stays, such as an average of weights at every fourth call. Python's
-    own state cannot be put back: iterators advance, counters count. For the copies there must be
-    memory.
+    and, in the main thread, of the random generators; the report says how often it was called and
+    what was put back. The first call is watched, and later the first step of each optimizer. What
+    else only a later call overwrites stays, such as an average of weights at every fourth call; the
+    report says so, unless it is written through `.data`. Python's own state cannot be put back:
+    iterators advance, counters count, and an attribute that is assigned anew, such as
+    `self.mean = 0.9 * self.mean`, keeps what it got last. For the copies there must be memory.
 
     Work is counted by the rules of `d2lperf.counting`; all of it is taken to run on the device of
     the ceilings. What cannot be counted (sorting, random numbers, recurrent layers) is timed by

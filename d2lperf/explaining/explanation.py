@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -127,7 +128,10 @@ class Explanation(Shown):
         rows = [self._row(parts) for parts in kinds[:SHOWN]]
         if self.outside >= 0.01:
             rows.append(["outside of torch", "", "", "", "", f"{self.outside:.0%}", ""])
-        more = [f"and {len(kinds) - SHOWN} more kinds"] if len(kinds) > SHOWN else []
+        rest = sum(part.share for parts in kinds[SHOWN:] for part in parts)
+        more = []
+        if len(kinds) > SHOWN:
+            more = [f"and {len(kinds) - SHOWN} more kinds: {rest:.0%} of the time"]
         foot = [*more, *self._work(), *self._times(), *self._caveats(), *self._runs()]
         header = HEADER if self.ceilings.measured else HEADER_ELSEWHERE
         return Table(header, rows, [*foot, f"what would help: {self.help}"], right=(1, 2, 3, 4, 5))
@@ -204,8 +208,11 @@ class Explanation(Shown):
         left = f"; changed for good: {', '.join(self.left)}" if self.left else ""
         return [f"called {self.runs:,} times{changed}{left}"]
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the function and its four longest operations in a roofline; return the axes."""
+    def plot(self, ax: Axes | None = None, *, palette: Mapping[str, str] | None = None) -> Axes:
+        """Draw the function and its four longest operations in a roofline; return the axes.
+
+        palette: colours of some of them, as `Roofline.plot` takes them; the function is "all".
+        """
         longest = sorted((op for op, _ in self.operations), key=lambda op: -op.seconds)[:4]
         points = {op.name: Point(op.flops, sum(op.bytes.values()), op.seconds) for op in longest}
-        return Roofline(self.ceilings).plot({"all": self.point, **points}, ax)
+        return Roofline(self.ceilings).plot({"all": self.point, **points}, ax, palette=palette)

@@ -1,10 +1,11 @@
-"""Puts back what a function changes, so that a training step can be run hundreds of times.
+"""Puts back what a function changes, so that a training step can be run many times.
 
 The function's first run is watched: what torch's operations write into memory that was there before
 is copied first. That covers parameters, buffers such as the statistics of batch norm, and the
 moments of an optimizer. Gradients and what optimizers keep in dictionaries are noted, too. With
 gradient accumulation an optimizer steps in a later run: its parameters and moments are copied then,
-unless gc.freeze() hides it. Other threads are left alone. Python's own state cannot be seen:
+unless gc.freeze() hides it. What else only a later run overwrites stays, and is reported: torch
+counts the changes of each tensor. Other threads are left alone. Python's own state cannot be seen:
 iterators, counters, attributes that are assigned anew.
 """
 
@@ -51,6 +52,13 @@ class KeptGradient(NamedTuple):
     gradient: torch.Tensor | None
 
 
+class Seen(NamedTuple):
+    """A tensor that was there before the first run, and how often it had been changed by then."""
+
+    tensor: weakref.ref[torch.Tensor]
+    changes: int
+
+
 class StateKeeper(TorchDispatchMode):
     """Watches what runs in its with-block; `put_back` undoes what was changed since it began.
 
@@ -71,6 +79,7 @@ class StateKeeper(TorchDispatchMode):
         self._gradients: dict[int, KeptGradient] = {}
         self._noted: dict[int, KeptGradient] = {}  # before the first run: zero_grad() drops some
         self._made: dict[int, torch.UntypedStorage] = {}  # by this run; kept so that none is reused
+        self._seen: list[Seen] = []
         self._watching = False
         self._thread = threading.get_ident()
         self._hook: RemovableHandle | None = None
@@ -79,6 +88,10 @@ class StateKeeper(TorchDispatchMode):
         for optimizer in _optimizers():
             for parameter in _parameters(optimizer):
                 self._noted[id(parameter)] = KeptGradient(parameter, parameter.grad)
+        # Those of other classes, such as FakeTensor, may have no address.
+        plain = [t for t in gc.get_objects() if type(t) in (torch.Tensor, torch.nn.Parameter)]
+        counting = [tensor for tensor in plain if not tensor.is_inference()]
+        self._seen = [Seen(weakref.ref(t), _compat.changes_of(t)) for t in counting]
         self._hook = register_optimizer_step_pre_hook(self._before_step)
         self._watching = True
         return super().__enter__()
@@ -162,6 +175,15 @@ class StateKeeper(TorchDispatchMode):
             parameter.grad = gradient
         if renewed:
             self.changed.append(f"{len(renewed)} gradients")
+        late = self._overwritten() - self._tensors.keys()
+        if late:
+            self.left.append(f"what later calls or other threads overwrote (tensors: {len(late)})")
+
+    def _overwritten(self) -> set[int]:
+        """Addresses of the tensors that were there before and have been changed since then."""
+        now = [(seen.tensor(), seen.changes) for seen in self._seen]
+        new = [t for t, before in now if t is not None and _compat.changes_of(t) != before]
+        return {places.address(t) for t in new if t.layout == torch.strided and t.numel()}
 
     def _put_back_optimizer(self, optimizer: Optimizer, kept: KeptOptimizer) -> None:
         name = type(optimizer).__name__

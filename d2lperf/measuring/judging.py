@@ -61,6 +61,7 @@ def judge(
     margin: float = MARGIN,
     intervals: int = 1,
     refusal: str = "",
+    isolated: bool = False,
 ) -> Ratio:
     """Return the time of `name` relative to `other` with its interval and verdict.
 
@@ -70,6 +71,7 @@ def judge(
         confidence: that all `intervals` hold together.
         margin: a difference smaller than this fraction does not count.
         refusal: why there can be no verdict, or "".
+        isolated: each function ran in a process of its own.
     """
     first, second = rounds.lower_s[name], rounds.lower_s[other]
     used = stats.quiet_rounds(first, second)
@@ -93,7 +95,7 @@ def judge(
         if not refusal:
             decision = decide(found.low, found.high, margin)
             need = _least(rounds, confidence, intervals)
-            reason = _reason(rounds, found, decision, variation, margin, need)
+            reason = _reason(rounds, found, decision, variation, margin, need, isolated)
     return Ratio(
         name=name,
         other=other,
@@ -204,22 +206,24 @@ def _reason(
     variation: Variation | None,
     margin: float,
     need: int,
+    isolated: bool,
 ) -> str:
     """Why it is not decided and what would help; else what a reader must know of the verdict."""
-    if variation and (variation.proven or decision.verdict == NOT_DECIDED):
-        advice = "" if variation.proven else _advice(rounds, found, margin, need)
-        return variation.reason + advice
+    proven = variation.reason if variation and variation.proven else ""
     if decision.verdict == NOT_DECIDED:
-        return _undecided(rounds, found, margin, need) + _advice(rounds, found, margin, need)
+        reason = variation.reason if variation else _undecided(rounds, found, margin, need)
+        return proven or reason + _advice(rounds, found, margin, need)
+    reasons = [proven] if proven else []
     # The interval leaves out 1, so there is a difference, but perhaps not one of the programs.
     differs = found.high < 1 or found.low > 1
     small = abs(math.log(found.ratio)) <= math.log(1 + PLACEMENT)
     if differs and small and not rounds.builds:
-        return (
-            f"where data lies in memory can make a difference of up to {100 * PLACEMENT:g} %; "
-            "build=True makes the functions anew and averages over it"
+        reasons.append(
+            f"where data lies in memory can make a difference of up to {100 * PLACEMENT:g} %"
         )
-    return ""
+        if not isolated:  # there `compare` refuses it
+            reasons.append("build=True makes the functions anew and averages over it")
+    return "; ".join(reasons)
 
 
 def _undecided(rounds: Rounds, found: Interval, margin: float, need: int) -> str:

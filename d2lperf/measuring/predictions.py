@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date
 from functools import partial
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 from d2lperf.formats import Table, format_estimate, format_value, html_table, print_line
 from d2lperf.machine import Machine, describe_machine
@@ -50,6 +50,16 @@ def predictions() -> Predictions:
         ValueError: a file of `notebooks/recorded` is not a recorded run.
     """
     return Predictions(tuple(_session.values()), describe_machine(), date.today().isoformat())
+
+
+class Cells(NamedTuple):
+    """A prediction as texts, "" where there is nothing to tell."""
+
+    predicted: str
+    measured: str
+    off: str
+    guess: str = ""
+    guess_off: str = ""
 
 
 @dataclass(eq=False, repr=False)
@@ -103,12 +113,12 @@ class Prediction:
         print_line(str(self))
 
     def __str__(self) -> str:
-        said, found, off, own, own_off = self.cells()
-        line = f"{self.label}: predicted {said}, "
+        cells = self.cells()
+        line = f"{self.label}: predicted {cells.predicted}, "
         if self.measured is None:
-            return line + found + (f", your guess {own}" if own else "")
-        line += f"{self.source} {found}, {off}"
-        return f"{line}\n  your guess {own}, {own_off}" if own else line
+            return line + cells.measured + (f", your guess {cells.guess}" if cells.guess else "")
+        line += f"{self.source} {cells.measured}, {cells.off}"
+        return f"{line}\n  your guess {cells.guess}, {cells.guess_off}" if cells.guess else line
 
     __repr__ = __str__
 
@@ -117,17 +127,18 @@ class Prediction:
         """Who measured: "measured", or "published on RTX 4090"."""
         return f"published on {self.published}" if self.published else "measured"
 
-    def cells(self) -> list[str]:
+    def cells(self) -> Cells:
         """Return as texts: predicted, measured and how far off; the guess and how far off."""
         show = partial(format_value, unit=self.unit)
         said, own = show(self.value), "" if self.own is None else show(self.own)
         if self.measured is None:
-            return [said, "not measured yet", "", own, ""]
+            return Cells(said, "not measured yet", "", own)
         found = show(self.measured)
         if self.interval and not math.isnan(self.measured):
             found = format_estimate(self.measured, *self.interval, show)
+        off = self._off(self.value, self.measured, "as predicted")
         own_off = "" if self.own is None else self._off(self.own, self.measured, "right")
-        return [said, found, self._off(self.value, self.measured, "as predicted"), own, own_off]
+        return Cells(said, found, off, own, own_off)
 
     @property
     def key(self) -> recorded.Key:
@@ -232,18 +243,18 @@ class Predictions:
 
     def _row(self, p: Prediction) -> dict[str, str]:
         """The texts of one prediction by column. The score line has the interval."""
-        said, _, off, own, own_off = p.cells()
+        cells = p.cells()
         found = "not measured yet" if p.measured is None else format_value(p.measured, p.unit)
         machine = self.beside.machine if self.beside else ""
         return {
             "prediction": p.label,
-            "predicted": said,
+            "predicted": cells.predicted,
             "this run": "" if p.published else found,
             f"recorded on {machine}": self._recorded(p),
             "published": f"{found} ({p.published})" if p.published else "",
-            "result": off,
-            "your guess": own,
-            "its result": own_off,
+            "result": cells.off,
+            "your guess": cells.guess,
+            "its result": cells.guess_off,
         }
 
     def _repr_html_(self) -> str:

@@ -62,7 +62,7 @@ class Measurement(Timed, Shown, Saved):
     first_calls_s: list[float]
     loops: int = 1
     samples_per_phase: int = 1
-    confidence: float = 0.95
+    confidence: float = CONFIDENCE
     elapsed_s: float = 0.0
     others_cores: float | None = None  # cores that other processes kept busy; None: not known
     notes: list[str] = field(default_factory=list)
@@ -123,11 +123,14 @@ class Measurement(Timed, Shown, Saved):
 
         return pd.DataFrame({"name": self.name, "seconds": self.samples_s}).rename_axis("sample")
 
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the samples with their median and quartiles; return the axes."""
+    def plot(self, ax: Axes | None = None, *, palette: Mapping[str, str] | None = None) -> Axes:
+        """Draw the samples with their median and quartiles; return the axes.
+
+        palette: the colour of the function by its name, as `plotting.distributions` takes it.
+        """
         from d2lperf import plotting
 
-        return plotting.distributions({self.name: self.samples_s}, ax=ax)
+        return plotting.distributions({self.name: self.samples_s}, palette=palette, ax=ax)
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,14 +143,17 @@ class BreakEven:
     low: float  # the fewest and the most calls that the interval of the ratio allows
     high: float
     verdict: Verdict  # on the quiet levels; only "faster" makes a break-even
+    statement: str  # the verdict as it is shown
 
     def __repr__(self) -> str:
         found = f"after {self.calls:,.0f} calls [{self.low:,.0f}, {self.high:,.0f}]"
-        if self.verdict not in (FASTER, NOT_DECIDED):
-            found = f"never ({self.verdict})"
-        elif self.verdict == NOT_DECIDED:
-            least = f", at least {self.low:,.0f} calls" if 1 < self.low < math.inf else ""
+        least = f", at least {self.low:,.0f} calls" if 1 < self.low < math.inf else ""
+        if self.verdict == NOT_DECIDED:
             found = f"not decided here{least}"
+        elif self.low == math.inf:
+            found = f"never ({self.statement})"
+        elif self.verdict != FASTER:
+            found = f"{self.statement}{least}"
         elif self.calls == 1:
             found = "from the first call on"
         return f"break-even of {self.name} against {self.other}: {found}"
@@ -158,7 +164,8 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
     """Times of several functions that were measured in turns, and what follows from them.
 
     A mapping from each function's name to its `Ratio` to the baseline: ratio, interval, verdict and
-    samples. Ratios compare lower quartiles, in rounds near the *quiet level* (undisturbed calls).
+    samples. Ratios compare the second quickest of a few samples (of many the lower quartile), in
+    rounds near the *quiet level* (undisturbed calls).
 
     Attributes:
         rounds: what was measured, round by round.
@@ -230,6 +237,7 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
             margin=self.margin,
             intervals=max(1, pairs),
             refusal=self.refusal,
+            isolated=self.isolated,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -419,16 +427,17 @@ class Comparison(Shown, Saved, Mapping[str, Ratio]):
         found, against = self.between(name, other), self.between(other, name)
         call_s = found.levels_s[other][0]
         cost_s = before_s + sum(found.first_calls_s) - sum(against.first_calls_s)
-        # At the quiet level the calls of the warm-ups would have taken this.
-        cost_s -= call_s * (len(found.first_calls_s) * found.ratio - len(against.first_calls_s))
+        # At the quiet levels the calls of the warm-ups would have taken this.
+        cost_s -= len(found.first_calls_s) * found.levels_s[name][0]
+        cost_s += len(against.first_calls_s) * call_s
 
         def calls(ratio: float) -> float:
-            if found.verdict not in (FASTER, NOT_DECIDED) or math.isnan(cost_s) or not ratio < 1:
+            if math.isnan(cost_s) or not ratio < 1:
                 return math.inf
             return max(1.0, math.ceil(cost_s / (call_s * (1 - ratio))))
 
         mean, low, high = map(calls, (found.ratio, found.low, found.high))
-        return BreakEven(name, other, mean, low, high, found.verdict)
+        return BreakEven(name, other, mean, low, high, found.verdict, found.statement)
 
     def against(self, earlier: Comparison) -> pd.DataFrame:
         """Compare this run with an earlier one, such as before an update: what has changed?

@@ -15,8 +15,8 @@ class Rounds:
 
     names: list[str]  # in the order given
     baseline: str  # the function that the others are compared with
-    lower_s: dict[str, list[Pair]]  # of each kept round the lower quartiles of both phases
-    upper_s: dict[str, list[Pair]]  # the upper quartiles of the same phases
+    lower_s: dict[str, list[Pair]]  # of each kept round the lower `PhaseValues` of both phases
+    upper_s: dict[str, list[Pair]]  # the upper ones of the same phases
     samples_s: dict[str, list[float]]  # every raw sample, of discarded rounds too
     first_calls_s: dict[str, list[float]]  # the calls of the warm-up one by one
     loops: dict[str, int]  # calls in a sample

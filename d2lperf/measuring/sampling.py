@@ -2,9 +2,9 @@
 
 * A *sample* is a quarter of a millisecond of calls in a row: beside a busy core a long one always
   catches a disturbance, a short one often does not.
-* A *phase* is a few untimed calls, then five samples, or three of calls that are longer than a
-  sample. Its value is the second quickest of them. With `ISOLATED_RULES` it has many samples, and
-  its value is their lower quartile.
+* A *phase* is a few untimed calls, then five samples, or three if each is longer than a
+  millisecond. Its value is the second quickest of them. With `ISOLATED_RULES` it has many samples,
+  and its value is their lower quartile.
 * A *round* runs every function's phase in a random order and then in the mirrored one, so that a
   steady drift cancels exactly: ABBA or BAAB for two functions.
 * A round in which a phase goes far beyond its plan is discarded and counted. So is, once all are
@@ -53,7 +53,8 @@ class Rules:
     device_sample_s: float = 2e-3  # it ends with a synchronisation, whose share must stay small
     samples: int = 5  # in a phase
     warm_up_most: int = 60  # calls of the warm-up
-    slow_s: float = 30e-3  # a longer sample is taken once in a phase
+    medium_s: float = 1e-3  # a longer sample is taken three times in a phase
+    slow_s: float = 30e-3  # and one longer than this once
     most_loops: int = 10**6  # calls in a sample
     ticks: int = 10  # steps of a coarse clock that a sample lasts at least
     plan_checks: tuple[int, ...] = (3, 8)  # numbers of rounds after which plans are checked
@@ -217,7 +218,7 @@ class Subject:
         settle, samples = loops, rules.samples
         if one > rules.slow_s and self._tick_s <= 0:
             settle, samples = 0, 1
-        elif call_s > self.sample_s and not self.on_device:
+        elif one > rules.medium_s and not self.on_device:
             samples = 3
         settle = max(settle, round(rules.settle_s / call_s))
         return Plan(settle, loops, samples, rules.limit_factor * one)

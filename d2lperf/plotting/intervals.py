@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,16 @@ from d2lperf.plotting.colours import COLOURS, FAINT, GREY, colour_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+class Row(NamedTuple):
+    """A ratio with the ends of its interval, what is written beside it, and its colour."""
+
+    ratio: float
+    low: float
+    high: float
+    text: str
+    colour: str
 
 
 def intervals(
@@ -40,20 +50,20 @@ def intervals(
         ax: axes to draw into; a new figure by default.
     """
     predicted = predicted or {}
-    texts, colours = [], []
+    rows: dict[str, Row] = {}
     for name, (ratio, low, high) in ratios.items():
         word = (verdicts or {}).get(name, "")
         text = f"{format_ratio(ratio, low, high)}\n{word}".strip()
         if name in predicted:
             text += f"\n◇ {format_value(predicted[name])} predicted"
-        texts.append(text)
         judged = colour_of(word) if word in ("faster", "slower") else GREY
-        colours.append(COLOURS["blue"] if verdicts is None else judged)
+        colour = COLOURS["blue"] if verdicts is None else judged
+        rows[name] = Row(ratio, low, high, text, colour)
     band = 1 / (1 + margin), 1 + margin
     # A ratio of 0 may be predicted, but it has no place where the axis becomes logarithmic.
     said = {row: predicted[name] for row, name in enumerate(ratios) if predicted.get(name, 0) > 0}
     least = [*band, *said.values()]
-    ax = _rows(ratios, texts, colours, least, xlabel, ax)
+    ax = _rows(rows, least, xlabel, ax)
     style.predictions(ax, list(said), list(said.values()))
     ax.axvspan(*band, color=FAINT, lw=0, zorder=0)
     top = {"xycoords": ax.get_xaxis_transform()}
@@ -62,27 +72,21 @@ def intervals(
     return ax
 
 
-def _rows(
-    ratios: Mapping[str, tuple[float, float, float]],
-    texts: list[str],
-    colours: list[str],
-    least: list[float],
-    xlabel: str,
-    ax: Axes | None,
-) -> Axes:
-    """Draw rows of (ratio, low, high) with a line at 1, and show at least the values `least`."""
-    known = np.append([v for row in ratios.values() for v in row if 0 < v < np.inf], least)
-    ax = style.row_axes(ax, ratios, xlabel, 0.46)
+def _rows(rows: Mapping[str, Row], least: list[float], xlabel: str, ax: Axes | None) -> Axes:
+    """Draw rows with a line at 1, and show at least the values `least`."""
+    shown = [value for row in rows.values() for value in (row.ratio, row.low, row.high)]
+    known = np.append([value for value in shown if 0 < value < np.inf], least)
+    ax = style.row_axes(ax, rows, xlabel, 0.46)
     low, high = known.min(), known.max()
     log = high > 3 * low
     pad = (high / low) ** 0.08 if log else 0.08 * (high - low) or 0.05
     ax.set_xlim((low / pad, high * pad) if log else (low - pad, high + pad))
     style.ticks(ax.xaxis, log)
     ax.axvline(1, color="black", lw=1, zorder=1)
-    for i, (ratio, *ends) in enumerate(ratios.values()):
-        shown = np.clip(ends, *ax.get_xlim())
-        row: dict[str, Any] = {"color": colours[i], "zorder": 3}
-        ax.plot(shown, [i, i], lw=8, alpha=0.45, solid_capstyle="butt", **row)
-        ax.plot([ratio], [i], "o", ms=6, **row)
-        style.beside(ax, i, texts[i])
+    for i, row in enumerate(rows.values()):
+        ends = np.clip([row.low, row.high], *ax.get_xlim())
+        look: dict[str, Any] = {"color": row.colour, "zorder": 3}
+        ax.plot(ends, [i, i], lw=8, alpha=0.45, solid_capstyle="butt", **look)
+        ax.plot([row.ratio], [i], "o", ms=6, **look)
+        style.beside(ax, i, row.text)
     return ax

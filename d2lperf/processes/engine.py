@@ -35,13 +35,20 @@ from typing import Any, NamedTuple
 
 from d2lperf import _compat
 from d2lperf.processes import output
-from d2lperf.processes.errors import Failure, LaunchTimeout, Place, WorkerError, revived
+from d2lperf.processes.errors import (
+    SERVER_ENDED,
+    Failure,
+    LaunchTimeout,
+    Place,
+    WorkerError,
+    death_of,
+    revived,
+)
 from d2lperf.processes.wire import receive, send, unpack
 from d2lperf.processes.worker import Here, Settings, current_settings, kill_group
 
 _PATIENCE_S = 1.0  # seconds to wait for the real cause after a 'connection closed' error
 _LEAVING_S = 3.0  # seconds that workers may take to leave
-_SERVER_ENDED = "the process that starts the workers has ended. Launch again."
 _UNKNOWN = 255  # the exit code where the server ended before it could tell
 
 _starting = threading.Lock()
@@ -87,7 +94,7 @@ class Worker:
                 self.process.start()
             self.open["end"] = self.process.sentinel
         except (EOFError, ConnectionError) as error:
-            raise WorkerError(_SERVER_ENDED) from error
+            raise WorkerError(SERVER_ENDED) from error
 
     def give(self, task: Sequence[memoryview]) -> None:
         """Send it a packed function."""
@@ -121,19 +128,8 @@ class Worker:
         """The error that says how it ended."""
         status = self.process.exitcode
         if status == _UNKNOWN and _lives(self.process.pid):
-            return WorkerError(_SERVER_ENDED)
-        if status < 0:
-            names = {-number: number.name for number in signal.Signals}
-            name = names.get(status, "without a name")
-            how = f"was killed by signal {-status} ({name})"
-            hint = "That is a crash in compiled code; what it wrote is above, if it did."
-        else:
-            how = f"exited with status {status}"
-            hint = "Something called sys.exit or os._exit. Let the function return instead."
-        if status in (-signal.SIGKILL, -signal.SIGTERM):
-            hint = "If nobody did that by hand, the system may have run out of memory."
-        when = "" if self.busy else " after its function had returned"
-        return WorkerError(f"{self.who} {how}{when}. {hint}", self.index, max(0, -status) or None)
+            return WorkerError(SERVER_ENDED)
+        return death_of(self.who, self.index, status, self.busy)
 
 
 class _Failed(NamedTuple):

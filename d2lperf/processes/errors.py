@@ -1,4 +1,4 @@
-"""What goes wrong in a worker: its errors, how they travel, and who is to blame.
+"""What goes wrong in a worker: its errors, how they travel, how it died, and who is to blame.
 
 A worker that fails stays alive until the kernel ends it, so that the first error to arrive is the
 cause, and not what the other workers said about a lost connection.
@@ -7,6 +7,7 @@ cause, and not what the other workers said about a lost connection.
 import os
 import pickle
 import re
+import signal
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,6 +19,8 @@ import torch.distributed as dist
 
 from d2lperf import _compat
 from d2lperf.installed import OURS, is_installed
+
+SERVER_ENDED = "the process that starts the workers has ended. Launch again."
 
 _COLLECTIVES = os.path.dirname(dist.__file__) + os.sep
 _CELL = re.compile(r"ipykernel|<ipython-input")  # names that kernels give to a cell's code
@@ -120,6 +123,28 @@ def revived(failure: Failure, rank: int, label: str, who: str) -> BaseException:
         text += f"\n(left out, because it cannot be sent: {', '.join(failure.sent.left_out)})"
     error.__cause__ = WorkerTraceback(text)
     return error
+
+
+def death_of(who: str, rank: int, status: int, busy: bool) -> WorkerError:
+    """Return the error that says how a worker's process ended, and what may be the cause.
+
+    Args:
+        who: the worker's name in sentences.
+        rank: of the worker.
+        status: its exit status, or minus the number of the signal that killed it.
+        busy: whether its function had not returned.
+    """
+    if status < 0:
+        names = {-number: number.name for number in signal.Signals}
+        how = f"was killed by signal {-status} ({names.get(status, 'without a name')})"
+        hint = "That is a crash in compiled code; what it wrote is above, if it did."
+    else:
+        how = f"exited with status {status}"
+        hint = "Something called sys.exit or os._exit. Let the function return instead."
+    if status in (-signal.SIGKILL, -signal.SIGTERM):
+        hint = "If nobody did that by hand, the system may have run out of memory."
+    when = "" if busy else " after its function had returned"
+    return WorkerError(f"{who} {how}{when}. {hint}", rank, max(0, -status) or None)
 
 
 def _chain(error: BaseException) -> list[BaseException]:

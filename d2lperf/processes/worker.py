@@ -1,7 +1,6 @@
 """The worker that a process is: it takes over the caller's settings, runs tasks, and ends well."""
 
 import faulthandler
-import linecache
 import multiprocessing
 import os
 import queue
@@ -40,14 +39,9 @@ class Settings(NamedTuple):
 
 def current_settings(threads: int) -> Settings:
     """Return the settings of this process, with a number of threads for torch."""
-    # A traceback first drops the sources of files that are gone, unless they have no time.
-    cells = {
-        name: (entry[0], None, *entry[2:])
-        for name, entry in linecache.cache.items()
-        if len(entry) == 4 and not os.path.exists(name)
-    }
     of_torch = {name: getattr(torch, f"get_{name}")() for name in _OF_TORCH}
     of_torch["num_threads"] = threads
+    cells = _compat.sources_of_cells()
     return Settings(dict(os.environ), cells, of_torch, torch.is_grad_enabled())
 
 
@@ -136,7 +130,7 @@ def _redirect(name: str, fd: int, pipe: Connection) -> None:
 def _take_over(settings: Settings) -> None:
     os.environ.clear()
     os.environ.update(settings.environment)
-    linecache.cache.update(settings.cells)
+    _compat.add_sources(settings.cells)
     for name, value in settings.torch.items():
         if getattr(torch, f"get_{name}")() != value:  # some setters import half of torch
             getattr(torch, f"set_{name}")(value)

@@ -115,8 +115,7 @@ def _profile(fn: Callable[[], Any]) -> Profile:
         raise TimelineError("the function used a profiler itself, and torch can only have one.")
     found = [thread for thread in threading.enumerate() if not thread.name.startswith("Dummy-")]
     names |= {one.native_id: thread_label(one) for one in found if one.native_id is not None}
-    # The public list, profiler.events(), takes much longer and drops some nested spans.
-    return Profile(profiler.profiler.kineto_results.events(), names, called_ns)
+    return Profile(_compat.raw_events(profiler), names, called_ns)
 
 
 def _place(event: Any) -> Place | None:

@@ -17,6 +17,7 @@ from d2lperf.measuring.judging import (
     round_up,
     settled,
 )
+from d2lperf.measuring.results import Comparison
 from d2lperf.measuring.rounds import Rounds
 from d2lperf.measuring.stats import quartiles, signed_rank_interval
 from d2lperf.measuring.verdict import BASELINE, FASTER, NO_DIFFERENCE, NOT_DECIDED, SLOWER
@@ -135,6 +136,19 @@ def test_at_the_usual_margin_a_small_difference_may_come_from_places_in_memory(
     assert found.reason.startswith(reason) and bool(found.reason) == bool(reason)
     each_of_its_own = replace(rounds, builds=list(range(64)))
     assert judge(each_of_its_own, "b", "a").reason == "", "builds average over it"
+
+
+def test_the_places_in_memory_are_told_of_a_function_that_varies_too():
+    found = judge(made([0.012] * 64, discarded=[["b"]] * 16), "b", "a")
+    assert found.varies == "b" and found.statement == "no difference above 2 %"
+    assert found.reason.startswith("'b' varies by itself") and PLACED in found.reason
+
+
+def test_build_is_not_advised_where_compare_refuses_it():
+    rounds = made(around(0.015, 0.003))
+    found = Comparison(rounds, margin=0.05, isolated=True)["b"]
+    assert found.reason == PLACED.partition(";")[0]
+    assert Comparison(rounds, margin=0.05)["b"].reason.startswith(PLACED)
 
 
 @pytest.mark.parametrize("rounds", range(4, 20))

@@ -146,6 +146,20 @@ def test_predictions_of_a_session_in_order():
     assert [p.label for p in predictions()] == ["first", "second", "third"]
 
 
+def test_the_table_cannot_be_cleared():
+    """`predictions().clear()` emptied the session, but not what it was called on."""
+    assert not hasattr(predictions(), "clear")
+
+
+def test_a_prediction_as_texts_names_them():
+    made = predict("x", 1.0)
+    made.guess(2.0)
+    assert made.cells()._asdict() == {
+        "predicted": "1.00", "measured": "not measured yet", "off": "", "guess": "2.00",
+        "guess_off": "",
+    }  # fmt: skip
+
+
 def test_the_table_of_predictions_is_html_and_escaped():
     predict("a < b", 1.0).score(2.0, 1.9, 2.1)
     html = predictions()._repr_html_()

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -20,6 +21,7 @@ from d2lperf.measuring.judging import judge
 from d2lperf.measuring.results import Comparison, Measurement
 from d2lperf.measuring.rounds import Rounds
 from d2lperf.measuring.sweeps import Sweep
+from d2lperf.measuring.verdict import decide
 from d2lperf.plotting import COLOURS, colour_of
 
 
@@ -204,6 +206,8 @@ def test_colours_may_be_chosen_by_name(three):
     chosen = {to_hex(dots.get_facecolor()[0]).upper() for dots in times.collections}
     assert COLOURS["purple"] in chosen
     assert COLOURS["purple"] in colours_in(sizes().plot(palette={"fused": "purple"}))
+    (dots,) = measurement().plot(palette={"f": "purple"}).collections
+    assert to_hex(dots.get_facecolor()[0]).upper() == COLOURS["purple"]
     with pytest.raises(ValueError, match="colours are those of the verdicts"):
         three.plot(kind="ratios", palette={"eager": "purple"})
 
@@ -412,12 +416,49 @@ def test_break_even_counts_all_slow_calls_and_what_was_paid_before():
     assert slow.break_even("scripted", before_s=0.5).calls == pytest.approx(1 / 5e-5, rel=0.01)
 
 
-def test_break_even_is_never_where_nothing_is_gained():
-    found = made({"eager": 1.0, "compiled": 1.5, "twin": 1.0})
-    for name, verdict in (("compiled", "slower"), ("twin", "no difference")):
+def test_break_even_is_never_where_nothing_can_be_gained():
+    found = made({"eager": 1.0, "compiled": 1.5, "twin": 1.01})
+    for name, statement in (("compiled", "slower"), ("twin", "no difference above 2 %")):
         never = found.break_even(name)
-        assert never.calls == math.inf
-        assert str(never) == f"break-even of {name} against eager: never ({verdict})"
+        assert never.low == never.calls == math.inf
+        assert str(never) == f"break-even of {name} against eager: never ({statement})"
+
+
+def break_even_of(low, ratio, high):
+    """Of a function that compiles for half a second, where the interval of the ratio is given."""
+    found = made({"eager": 1.0, "compiled": 0.97})
+    found = with_first_calls(found, eager=[1e-4], compiled=[0.5] + [1e-4] * 29)
+    verdict, within = decide(low, high, found.margin)
+    given = {"ratio": ratio, "low": low, "high": high, "verdict": verdict, "within": within}
+    ratios = {
+        "compiled": dataclasses.replace(found["compiled"], **given),
+        "eager": found.between("eager", "compiled"),
+    }
+    object.__setattr__(found, "between", lambda name, other: ratios[name])
+    return found.break_even("compiled")
+
+
+def test_break_even_where_little_or_nothing_is_gained_is_late():
+    """[0.96, 0.99] was "never", and [0.965, 0.975], which lies in it, "after N calls"."""
+    for interval, words in (
+        ((0.96, 0.97, 0.99), r"no difference above 5 %, at least 12\d,\d{3} calls"),
+        ((0.965, 0.97, 0.975), r"after 16\d,\d{3} calls \[14\d,\d{3}, (19|20)\d,\d{3}\]"),
+    ):
+        shown = str(break_even_of(*interval))
+        assert re.fullmatch(f"break-even of compiled against eager: {words}", shown), shown
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0.8, 1.1), min_size=6, max_size=6))
+@example([0.96, 0.965, 0.97, 0.97, 0.975, 0.99])
+@example([0.9, 0.9, 0.9, 0.99, 0.99, 0.99])  # the estimates differ, the intervals do not
+def test_a_break_even_is_never_taken_back(ratios):
+    low, inner_low, ratio, inner_ratio, inner_high, high = sorted(ratios)
+    outer = break_even_of(low, ratio, high)
+    inner = break_even_of(inner_low, inner_ratio, inner_high)
+    assert outer.low <= inner.low <= inner.high <= outer.high
+    if "never" in str(outer):
+        assert "never" in str(inner)
 
 
 def test_break_even_without_a_verdict_is_not_never():

@@ -9,13 +9,15 @@ import sys
 import threading
 
 import pytest
-from drawn import names, texts
+from drawn import boxes, names, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matplotlib import pyplot as plt
+from matplotlib.colors import same_color
 from profiler_events import crossing, event
 from racing import in_threads
 
+from d2lperf.plotting import COLOURS
 from d2lperf.timeline import Span, Timeline, TimelineError
 from d2lperf.timeline.intervals import union
 from d2lperf.timeline.lanes import Entry, arrange
@@ -488,6 +490,12 @@ def test_plot_draws_outer_spans_from_the_start_of_the_window(monkeypatch):
     spans, rest = drawn(monkeypatch, t, depth=None, lanes=["y", "x"], length_s=9)
     assert [s[4] for s in spans] == [0, 1, 0]
     assert rest["lanes"] == ["y", "x"] and rest["length_s"] == 9
+
+
+def test_plot_takes_a_palette():
+    t = Timeline.from_spans([("aten::mm", 0, 1, "a")])
+    (bar,) = boxes(t.plot(palette={"mm": "green"}))
+    assert same_color(bar[4], COLOURS["green"])
 
 
 def test_a_name_has_one_form_whatever_its_depth(monkeypatch):
