@@ -91,8 +91,12 @@ conda:
 oldest:
 	$(PYTHON) tests/sets.py oldest newest
 
+# nbconvert runs each notebook in its own folder. Those in frameworks/ need the kernel of that name.
+KERNELS = $(wildcard $(VENV)/share/jupyter/kernels/d2lperf-*)
 nbconvert: $(READY)
-	cd notebooks && "$(RUN)" -m nbconvert --to notebook --execute --output-dir ../build/nbconvert *.ipynb
+	"$(RUN)" -m nbconvert --to notebook --execute --output-dir build/nbconvert \
+	  notebooks/*.ipynb notebooks/deeper/*.ipynb \
+	  $(KERNELS:$(VENV)/share/jupyter/kernels/d2lperf-%=notebooks/frameworks/02-%.ipynb)
 
 notebooks: $(READY)
 	"$(RUN)" notebooks/build.py $(NN)

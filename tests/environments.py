@@ -43,6 +43,9 @@ def interpreter(wanted: str) -> str | None:
         pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
         newest_first = sorted(pyenv.glob(f"{wanted}*/bin/python"), key=_numbers, reverse=True)
         candidates += map(str, newest_first)
+        if uv := shutil.which("uv"):
+            find = [uv, "python", "find", "--system", wanted]  # not an environment's
+            candidates.append(subprocess.run(find, capture_output=True, text=True).stdout.strip())
     for candidate in candidates:
         path = shutil.which(candidate)
         # A shim of pyenv is there for versions that are installed, but runs only the chosen one.

@@ -1,6 +1,6 @@
 """Run `make test` with several Pythons, each in a new environment: `python tests/matrix.py 3.13`.
 
-An interpreter is a version, which is looked for on the path and in pyenv, or a path. The
+An interpreter is a path, or a version, which is looked for on the path, in pyenv and by uv. The
 environments are in the system's folder for temporary files (TMPDIR; a CUDA build of torch takes
 5 GB) and are removed, also after a failure or an interrupt. What pip finds decides which build of
 torch each of them gets; the table at the end says which it was.

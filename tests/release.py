@@ -1,8 +1,8 @@
 """Build a release and try it as a user has it: `make release` writes dist/.
 
 A wheel and an archive of the sources are built. Each is installed into a new environment, which
-borrows the other packages of this one, and passes the package's doctests in a folder without a
-clone. Building needs the package index.
+borrows the other packages of this one. pip finds all that it declares among these, and it passes
+the package's doctests in a folder without a clone. Building needs the package index.
 """
 
 from __future__ import annotations
@@ -91,11 +91,20 @@ def borrow(python: Path) -> None:
     Path(own, "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n", encoding="utf-8")
 
 
+def check_dependencies(python: Path) -> None:
+    """Have pip resolve what the installed release declares; nothing is looked for or installed."""
+    wanted = "d2lperf[notebooks,test]"
+    run([python, "-m", "pip", "install", "--quiet", "--dry-run", "--no-index", wanted])
+
+
 def try_out(archive: Path, folder: Path) -> None:
     """Install an archive into a new environment and run its doctests there."""
     python = new_environment(folder / archive.suffix.strip("."))
     run([python, "-m", "pip", "install", "--quiet", "--no-deps", archive])
+    # The one that Python 3.11 and older bring along is too old for torch.
+    run([python, "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools"])
     borrow(python)
+    check_dependencies(python)
     away = folder / "away"
     away.mkdir(exist_ok=True)
     version, _, file = run([python, "-c", WHERE], away, capture=True).strip().partition(" ")

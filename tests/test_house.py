@@ -95,21 +95,42 @@ def test_files_that_a_page_names_exist(name):
 # --------------------------------------------------------------------------------- make
 
 
+@pytest.fixture
+def finished(tmp_path):
+    """Make an environment that make takes for finished, with a shell script as its Python."""
+
+    def write(script):
+        python = tmp_path / "bin" / "python"
+        python.parent.mkdir()
+        (tmp_path / ".ready").touch()
+        python.touch(0o755)
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        return tmp_path
+
+    return write
+
+
 @needs_make
 @pytest.mark.parametrize(
     "goals, asked",
     [("test", ""), ("frameworks test", "all"), ("frameworks test FRAMEWORK=jax", "jax")],
 )
-def test_make_tells_the_tests_which_kernels_were_asked_for(goals, asked, tmp_path):
-    python = tmp_path / "bin" / "python"
-    python.parent.mkdir()
-    (tmp_path / ".ready").touch()  # make takes the folder for its finished environment
-    python.touch(0o755)
-    python.write_text('#!/bin/sh\necho "$2 asked: $D2LPERF_FRAMEWORKS."\n')
+def test_make_tells_the_tests_which_kernels_were_asked_for(goals, asked, finished):
+    venv = finished('echo "$2 asked: $D2LPERF_FRAMEWORKS."')
     # what a make around this one was told must not count
-    arguments = ["FRAMEWORK=", f"VENV={tmp_path}", *goals.split()]
+    arguments = ["FRAMEWORK=", f"VENV={venv}", *goals.split()]
     run = make(*arguments, env={**os.environ, "D2LPERF_FRAMEWORKS": ""})
     assert f"pytest asked: {asked}." in run.stdout
+
+
+@needs_make
+def test_nbconvert_gets_each_notebook_that_has_a_kernel(finished):
+    venv = finished('for one; do echo "$one"; done')
+    (venv / "share/jupyter/kernels/d2lperf-jax").mkdir(parents=True)
+    run = make("--silent", "nbconvert", f"VENV={venv}")
+    names = [name for name in run.stdout.split() if name.endswith(".ipynb")]
+    wanted = [*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("notebooks/deeper/*.ipynb")]
+    assert {ROOT / name for name in names} == {*wanted, ROOT / "notebooks/frameworks/02-jax.ipynb"}
 
 
 @needs_make

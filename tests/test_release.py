@@ -3,8 +3,10 @@
 import re
 import sys
 import tarfile
+import venv
 import zipfile
 
+import environments
 import pytest
 
 import d2lperf
@@ -33,6 +35,23 @@ PACKAGE = ["d2lperf/__init__.py", "d2lperf/py.typed"]
 
 
 MORE = ["d2lperf-1.dist-info/METADATA"]
+
+
+def test_what_a_release_declares_must_be_there(tmp_path, capfd):
+    pytest.importorskip("pip")  # it is borrowed, too
+    venv.create(tmp_path)
+    python = environments.binaries(tmp_path) / "python"
+    release.borrow(python)
+    (own,) = tmp_path.rglob("site-packages")
+    metadata = own / "d2lperf-99.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    declared = "Metadata-Version: 2.1\nName: d2lperf\nVersion: 99\nRequires-Dist: packaging"
+    metadata.write_text(declared)
+    release.check_dependencies(python)
+    metadata.write_text(f"{declared}>=9999")
+    with pytest.raises(release.ReleaseError, match="ended with 1"):
+        release.check_dependencies(python)
+    assert "packaging>=9999" in capfd.readouterr().err
 
 
 @pytest.fixture

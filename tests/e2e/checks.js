@@ -37,15 +37,22 @@ window.unseen = () => {
     return (high + 0.05) / (low + 0.05);
   };
 
+  const clips = part => {
+    const { overflowX, overflowY } = getComputedStyle(part);
+    return (/hidden|clip/.test(overflowX) && part.scrollWidth > part.clientWidth + 1)
+      || (/hidden|clip/.test(overflowY) && part.scrollHeight > part.clientHeight + 1);
+  };
+
   const words = node => node.nodeType === Node.TEXT_NODE && node.data.trim();
   for (const area of document.querySelectorAll('.jp-OutputArea-output, .jp-RenderedMarkdown')) {
     if (area.scrollWidth > area.clientWidth + 1)
       say(area, `${area.scrollWidth} pixels wide, in ${area.clientWidth}`);
     const edge = area.getBoundingClientRect();
     for (const part of area.querySelectorAll('*')) {
+      if (!part.checkVisibility() || part.closest('mjx-container')) continue;
+      if (clips(part)) say(part, `cut: ${part.textContent}`);
       const text = [...part.childNodes].some(words);
-      if (!(text || part.matches('img')) || !part.checkVisibility() || part.closest('mjx-container'))
-        continue;
+      if (!(text || part.matches('img'))) continue;
       const { left, right, bottom } = part.getBoundingClientRect();
       if (left < edge.left - 1 || right > edge.right + 1 || bottom > edge.bottom + 1)
         say(part, `cut: ${part.textContent || 'an image'}`);

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from e2e import jupyter
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "build" / "e2e"
-FOLDERS = ("", "deeper/")
+FOLDERS = ("", "deeper/", "frameworks/")
 NAMES = [
     f"{folder}{path.stem}"
     for folder in FOLDERS
@@ -26,13 +25,6 @@ RUN_ALL = ("Control+a", "Control+Enter")
 def url(folder, tmp_path_factory):
     with jupyter.serve(folder, tmp_path_factory.mktemp("home")) as (url, _):
         yield url
-
-
-@pytest.fixture(scope="module")
-def version():
-    """The Python of the kernel."""
-    command = [os.environ["D2LPERF_LAB"], "-c", "import platform; print(platform.python_version())"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 @pytest.fixture
@@ -76,12 +68,15 @@ def exercise(cells):
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if not WANTED or n.startswith(WANTED)])
-def test_a_notebook(notebook, name, version):
+def test_a_notebook(notebook, name, said):
+    if found := re.fullmatch(r"frameworks/02-(\w+)", name):
+        program = f"from notebooks import kernels; print(kernels.why_skipped('{found[1]}'))"
+        if reason := said(program):
+            pytest.skip(reason)
     cells = stored(name)["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     opened = notebook(name)
-    if stored(name)["metadata"]["language_info"]["version"] == version:
-        assert not opened.is_changed, "opening it marks it as changed"
+    assert not opened.is_changed, "opening it marks it as changed"
     opened.look(width=1280)  # JupyterLab keeps the theme of the notebook before
     assert opened.unseen() == []
 
@@ -157,7 +152,9 @@ PIXEL = (  # one, half transparent
         ("<p>text</p>", None),
         ("<p style='color: #444'>text</p>", "pale, contrast 1.9: text"),
         ("<table style='width: 400px'><td>text</td></table>", "pixels wide, in"),
-        ("<div style='overflow: hidden; width: 9px'><pre>a long text</pre></div>", None),
+        ("<div style='overflow: auto; width: 9px'><pre>long text</pre></div>", None),
+        ("<div style='overflow: hidden; width: 9px'><pre>long text</pre></div>", "cut: long text"),
+        ("<div style='overflow: hidden; height: 9px'>high text</div>", "cut: high text"),
         ("<p style='margin-left: -9px'>text</p>", "cut: text"),
         ("<img src='lost.png'>", "an image is not drawn"),
         (f"<img src='data:image/png;base64,{PIXEL}'>", "an image is transparent"),
