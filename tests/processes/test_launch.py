@@ -283,7 +283,7 @@ try:
 except Mine as error:
     print("caught", error)
 try:
-    launch(waits, 1, deadline_s=0.5)
+    launch(waits, 1, deadline_s=5)  # a busy machine needs a second until it waits
 except LaunchTimeout as error:
     print(error)
 """
@@ -294,7 +294,7 @@ def test_a_script_is_told_of_its_own_lines_only(tmp_path):
     done = run_python("script.py", cwd=tmp_path)
     assert done.stdout.splitlines() == [
         "caught 1 and 2",
-        "the launch took longer than deadline_s = 0.5 s.",
+        "the launch took longer than deadline_s = 5 s.",
         "[rank 0] is at script.py, line 13, in waits: time.sleep(60)",
     ], done.stderr
 
