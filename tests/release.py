@@ -94,7 +94,10 @@ def borrow(python: Path) -> None:
 def check_dependencies(python: Path) -> None:
     """Have pip resolve what the installed release declares; nothing is looked for or installed."""
     wanted = "d2lperf[notebooks,test]"
-    run([python, "-m", "pip", "install", "--quiet", "--dry-run", "--no-index", wanted])
+    # Isolated: a folder that PIP_FIND_LINKS names would be looked into.
+    run(
+        [python, "-m", "pip", "--isolated", "install", "--quiet", "--dry-run", "--no-index", wanted]
+    )
 
 
 def try_out(archive: Path, folder: Path) -> None:

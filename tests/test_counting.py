@@ -132,6 +132,21 @@ def test_inference_mode_changes_no_count(name):
     assert any(flops for _, _, flops, _ in found)
 
 
+def test_a_composite_operation_leaves_no_time_outside():
+    """The time between its parts is torch's, too."""
+    readings = [0.0]
+
+    def clock():
+        readings.append(readings[-1] + 1)
+        return readings[-1]
+
+    counter, a, b = OperationCounter(clock, lambda: None), ones(B, M, K), ones(K, N)
+    with torch.inference_mode(), counter:
+        a @ b
+    first_entered, last_left = readings[1], readings[-1]
+    assert counter.inside_s == last_left - first_entered
+
+
 def test_an_operation_with_a_kernel_of_its_own_stays_whole():
     """Torch could also make it of others, for devices that have none."""
     x = torch.ones(3, requires_grad=True)

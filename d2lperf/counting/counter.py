@@ -111,8 +111,11 @@ class OperationCounter(TorchDispatchMode):
         """Run an operation and count it, or those that it is made of."""
         kwargs, entered = kwargs or {}, self.clock()
         if _compat.is_composite(func, args, kwargs):
+            before_s = self.inside_s
             with self:
-                return _compat.run_composed(func, args, kwargs)
+                result = _compat.run_composed(func, args, kwargs)
+            self.inside_s = before_s + self.clock() - entered  # with what lies between its parts
+            return result
         self.wait()
         start = self.clock()
         result = func(*args, **kwargs)

@@ -40,7 +40,8 @@ def explain(
     and, in the main thread, of the random generators; the report says how often it was called and
     what was put back. The first call is watched, and later the first step of each optimizer. What
     else only a later call overwrites stays, such as an average of weights at every fourth call; the
-    report says so, unless it is written through `.data`. Python's own state cannot be put back:
+    report says so where torch counts the changes of a tensor (not those through `.data` or NumPy,
+    of sparse tensors, of subclasses and in inference mode). Python's own state cannot be put back:
     iterators advance, counters count, and an attribute that is assigned anew, such as
     `self.mean = 0.9 * self.mean`, keeps what it got last. For the copies there must be memory.
 
@@ -115,6 +116,7 @@ def _study(
     if isinstance(wait, str):
         wait = synchronize
     counter = OperationCounter(given.clock, wait)
+    # The counter takes composite operations apart before the keeper sees what they write.
     with _uncompiled(), keeper, counter:
         runs()
     if not counter.operations:

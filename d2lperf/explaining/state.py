@@ -5,7 +5,7 @@ is copied first. That covers parameters, buffers such as the statistics of batch
 moments of an optimizer. Gradients and what optimizers keep in dictionaries are noted, too. With
 gradient accumulation an optimizer steps in a later run: its parameters and moments are copied then,
 unless gc.freeze() hides it. What else only a later run overwrites stays, and is reported: torch
-counts the changes of each tensor. Other threads are left alone. Python's own state cannot be seen:
+counts the changes of most tensors. Other threads are left alone. Python's own state cannot be seen:
 iterators, counters, attributes that are assigned anew.
 """
 

@@ -139,10 +139,10 @@ class BreakEven:
 
     name: str
     other: str
-    calls: float  # 1: `name` leads from the first call on; inf: never
+    calls: float  # by the estimated ratio; 1: `name` leads from the first call on; inf: never
     low: float  # the fewest and the most calls that the interval of the ratio allows
     high: float
-    verdict: Verdict  # on the quiet levels; only "faster" makes a break-even
+    verdict: Verdict  # on the quiet levels; only "faster" shows that there is a break-even
     statement: str  # the verdict as it is shown
 
     def __repr__(self) -> str:

@@ -2,9 +2,9 @@
 
 * A *sample* is a quarter of a millisecond of calls in a row: beside a busy core a long one always
   catches a disturbance, a short one often does not.
-* A *phase* is a few untimed calls, then five samples, or three if each is longer than a
-  millisecond. Its value is the second quickest of them. With `ISOLATED_RULES` it has many samples,
-  and its value is their lower quartile.
+* A *phase* is a few untimed calls, then five samples. On a CPU it has three of more than a
+  millisecond, and one of more than 30. Its value is the second quickest of them (or the only one).
+  With `ISOLATED_RULES` it has many samples, and its value is their lower quartile.
 * A *round* runs every function's phase in a random order and then in the mirrored one, so that a
   steady drift cancels exactly: ABBA or BAAB for two functions.
 * A round in which a phase goes far beyond its plan is discarded and counted. So is, once all are
@@ -258,7 +258,7 @@ def phase_values(samples: list[float]) -> PhaseValues:
 
 
 def _median_of_few(values: Iterable[float]) -> float:
-    """The median; numpy's overhead in each phase adds up to a tenth of the time of a comparison."""
+    """The median. numpy's takes a tenth of a comparison; `statistics` is slow to import."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     return (ordered[middle] + ordered[-1 - middle]) / 2
