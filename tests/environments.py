@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,17 +36,22 @@ def binaries(venv: Path) -> Path:
     return venv / ("Scripts" if sys.platform == "win32" else "bin")
 
 
+def _candidates(wanted: str) -> Iterator[str]:
+    """Yield where an interpreter may be; uv is asked only if the others do not run."""
+    yield from (wanted, f"python{wanted}")
+    if not re.fullmatch(r"[\d.]+", wanted):
+        return
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    newest_first = sorted(pyenv.glob(f"{wanted}*/bin/python"), key=_numbers, reverse=True)
+    yield from map(str, newest_first)
+    if uv := shutil.which("uv"):
+        find = [uv, "python", "find", "--system", wanted]  # not an environment's
+        yield subprocess.run(find, capture_output=True, text=True).stdout.strip()
+
+
 def interpreter(wanted: str) -> str | None:
     """Return the path of an interpreter that runs, for a version such as "3.12" or a path."""
-    candidates = [wanted, f"python{wanted}"]
-    if re.fullmatch(r"[\d.]+", wanted):
-        pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
-        newest_first = sorted(pyenv.glob(f"{wanted}*/bin/python"), key=_numbers, reverse=True)
-        candidates += map(str, newest_first)
-        if uv := shutil.which("uv"):
-            find = [uv, "python", "find", "--system", wanted]  # not an environment's
-            candidates.append(subprocess.run(find, capture_output=True, text=True).stdout.strip())
-    for candidate in candidates:
+    for candidate in _candidates(wanted):
         path = shutil.which(candidate)
         # A shim of pyenv is there for versions that are installed, but runs only the chosen one.
         if path is not None and said_by(path, "print('works')") == "works":
