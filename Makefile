@@ -3,7 +3,7 @@
 #   make test                         everything, the notebooks run strictly
 #   make frameworks [FRAMEWORK=jax]   kernels for the notebooks in frameworks/ (all of them)
 #   make notebooks [NN="00 01"]       execute them again and store their outputs
-#   make record                       run the course; store this machine's numbers
+#   make record                       run course and studies; store this machine's numbers
 #   make book                         the web page, into build/book/html
 #   make book-test                    the web page in a browser (Debian: apt-get install chromium)
 #   make e2e [NN="00 01"]             the notebooks in JupyterLab in a browser (the same)

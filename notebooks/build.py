@@ -5,9 +5,10 @@ in one form, so that two runs differ only in what was measured. A notebook that 
 was. Notebooks stand in notebooks/, deeper/ and frameworks/; those of frameworks/ name a kernel of
 their own (`d2lperf-NAME`), all others run in the running interpreter.
 
-`--record` executes the course and stores what its predictions came to in notebooks/recorded/, in a
-file named after this machine; no notebook changes. `--record-stored` takes the stored outputs of
-the last `make notebooks` and executes nothing. `--stamp` then shows the record in the notebooks.
+`--record` executes course and studies and stores what their predictions came to in
+notebooks/recorded/, in a file named after this machine; no notebook changes. `--record-stored`
+takes the stored outputs of the last `make notebooks` and executes nothing. `--stamp` then shows the
+record in the notebooks.
 """
 
 from __future__ import annotations
@@ -436,7 +437,7 @@ def run_of(path: Path, *, run: bool, timeout_s: float = 300) -> Predictions | No
 
 
 def record(runs: dict[str, Predictions], folder: Path) -> Path:
-    """Store what the predictions of the course came to, in a file named after the machine.
+    """Store what the predictions of notebooks came to, in a file named after the machine.
 
     Args:
         runs: the predictions of each notebook, by its name.
@@ -462,9 +463,9 @@ def record(runs: dict[str, Predictions], folder: Path) -> Path:
 
 
 def record_course(*, run: bool, timeout_s: float) -> int:
-    """Record the course; return 0 when every notebook is in the record, 1 when one is not."""
+    """Record course and studies; return 0 when all are in the record, 1 when one is not."""
     runs, status = {}, 0
-    for path in [p for p in find([]) if p.parent == HERE]:
+    for path in [p for p in find([]) if p.parent.name != "frameworks"]:
         try:
             shown = run_of(path, run=run, timeout_s=timeout_s)
         except BuildError as error:

@@ -355,6 +355,13 @@ def test_a_record_is_of_one_machine(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_course_and_studies_are_recorded(monkeypatch):
+    asked = []
+    monkeypatch.setattr(build, "run_of", lambda path, **_: asked.append(path.parent.name))
+    assert build.record_course(run=False, timeout_s=1) == 1  # there was nothing to record
+    assert set(asked) == {"notebooks", "deeper"}
+
+
 def test_the_program_records_what_there_is_and_tells_what_is_not(course, monkeypatch, capsys):
     monkeypatch.setattr(build, "find", lambda wanted: sorted(course.parent.glob("*.ipynb")))
     monkeypatch.setattr(build, "RECORDED", course.parent / "recorded")

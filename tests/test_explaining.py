@@ -59,6 +59,35 @@ def test_a_sparse_tensor_is_no_error():
     assert set(counted(lambda: sparse @ X).uncounted) == {"mm"}
 
 
+class Wrapped(torch.Tensor):
+    """A tensor without memory of its own: `inner` has the numbers, and does the operations."""
+
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        made = func(*(getattr(value, "inner", value) for value in args), **(kwargs or {}))
+        return cls(made)
+
+
+def test_a_tensor_that_wraps_others_is_counted_by_what_it_does():
+    product = Wrapped(X)
+    assert counted(lambda: product @ product).flops == 2 * 256**3
+    lengths = torch.nested.nested_tensor([X[:3], X[:5]], layout=torch.jagged)
+    assert counted(lambda: lengths @ X).flops == 2 * 8 * 256**2
+
+
+def test_what_a_wrapped_tensor_held_is_put_back():
+    wrapped = Wrapped(torch.zeros(4))
+    assert counted(lambda: wrapped.add_(1)).changed == ["1 tensors"]
+    assert torch.equal(wrapped.inner, torch.zeros(4))
+
+
 def test_products_in_float64_have_a_ceiling_of_their_own():
     wide = X.double()
     single, double = counted(lambda: X @ X), counted(lambda: wide @ wide)

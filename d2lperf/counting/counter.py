@@ -2,8 +2,9 @@
 
 Views are operations, too: they have overhead, but move nothing. Code of `torch.compile` is counted
 as the operations that it replaces, and a composite operation, such as `matmul` in inference mode,
-as those that it is made of. Each input is read once, each output written once. A gather reads as
-much as it returns. What `copy_`, `fill_` or `out=` overwrite is not read.
+as those that it is made of. So are operations on tensors that wrap others. Each input is read once,
+each output written once. A gather reads as much as it returns. What `copy_`, `fill_` or `out=`
+overwrite is not read.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ class OperationCounter(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation and count it, or those that it is made of."""
+        if any(map(places.is_wrapper, types)):
+            return NotImplemented  # torch asks the class, and we see what it does
         kwargs, entered = kwargs or {}, self.clock()
         if _compat.is_composite(func, args, kwargs):
             before_s = self.inside_s

@@ -41,6 +41,11 @@ def is_sparse(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.sparse_coo or tensor.layout in _COMPRESSED
 
 
+def is_wrapper(kind: type) -> bool:
+    """Whether a class of tensors does an operation by others, on tensors that it wraps."""
+    return kind.__torch_dispatch__ != torch.Tensor.__torch_dispatch__
+
+
 def address(tensor: torch.Tensor) -> int:
     """Where a tensor's memory begins; a number of its own where it has no single block."""
     if tensor.layout != torch.strided:

@@ -105,6 +105,8 @@ class StateKeeper(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Copy what an operation is about to overwrite, then run it."""
+        if any(map(places.is_wrapper, types)):
+            return NotImplemented  # torch asks the class, and we see what it does
         kwargs = kwargs or {}
         touched = touched_by(func, args, kwargs, None)
         for tensor in touched.read:
@@ -120,6 +122,9 @@ class StateKeeper(TorchDispatchMode):
         return result
 
     def _keep(self, tensor: torch.Tensor) -> None:
+        if places.is_wrapper(type(tensor)):
+            self.left.append(f"a {type(tensor).__name__}, a tensor that wraps others")
+            return
         if tensor.layout != torch.strided:
             self.left.append(f"a tensor of layout {tensor.layout}")
             return

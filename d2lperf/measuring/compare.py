@@ -128,7 +128,7 @@ def compare(
     The interval decides among the verdicts:
 
     * *faster* or *slower*: the whole interval lies beyond the margin (2 % by default).
-    * *no difference above X %*: not so, and neither end is farther than 5 % from 1 (or than the
+    * *no difference above X %*: otherwise, if neither end is farther than 5 % from 1 (or than the
       margin, if that is larger). X is the end that is farther from 1, rounded up.
     * *not decided*: anything else. The reason says why, and which budget would decide.
 

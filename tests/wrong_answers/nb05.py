@@ -6,21 +6,23 @@ WRONG = {
         "def roofline_time(flops, size, rate, bandwidth, overhead):\n"
         "    times = {'overhead': overhead, 'memory': size / bandwidth, 'compute': flops / rate}\n"
         "    return sum(times.values()), max(times, key=times.get)",
+        # the longest of three, as on a GPU
+        "def roofline_time(flops, size, rate, bandwidth, overhead):\n"
+        "    times = {'overhead': overhead, 'memory': size / bandwidth, 'compute': flops / rate}\n"
+        "    return max(times.values()), max(times, key=times.get)",
         # no overhead
         "def roofline_time(flops, size, rate, bandwidth, overhead):\n"
         "    times = {'memory': size / bandwidth, 'compute': flops / rate}\n"
         "    return max(times.values()), max(times, key=times.get)",
         # the regime from the intensity alone
         "def roofline_time(flops, size, rate, bandwidth, overhead):\n"
-        "    times = {'overhead': overhead, 'memory': size / bandwidth, 'compute': flops / rate}\n"
         "    regime = 'compute' if flops / size > rate / bandwidth else 'memory'\n"
-        "    return max(times.values()), regime",
+        "    return overhead + max(size / bandwidth, flops / rate), regime",
         # the other way round
         """\
 def roofline_time(flops, size, rate, bandwidth, overhead):
     times = {"overhead": overhead, "memory": size / bandwidth, "compute": flops / rate}
-    regime = max(times, key=times.get)
-    return regime, times[regime]
+    return max(times, key=times.get), overhead + max(size / bandwidth, flops / rate)
 """,
     ],
     "lines_touched": [
@@ -201,13 +203,14 @@ def ridge(product, flops, addition, size, clock):
         """\
 def roofline_time(flops, size, rate, bandwidth, overhead):
     times = [overhead, size / bandwidth, flops / rate]
-    longest = int(np.argmax(times))
-    return [np.float64(times[longest]), ["overhead", "memory", "compute"][longest]]
+    longest = ["overhead", "memory", "compute"][int(np.argmax(times))]
+    return [np.float64(overhead + max(times[1:])), longest]
 """,
         # pairs have an order
         """\
 def roofline_time(flops, size, rate, bandwidth, overhead):
-    return max((flops / rate, "compute"), (size / bandwidth, "memory"), (overhead, "overhead"))
+    seconds, longer = max((flops / rate, "compute"), (size / bandwidth, "memory"))
+    return overhead + seconds, max((seconds, longer), (overhead, "overhead"))[1]
 """,
     ],
     "cache_steps": [
