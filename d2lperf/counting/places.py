@@ -41,7 +41,7 @@ def is_sparse(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.sparse_coo or tensor.layout in _COMPRESSED
 
 
-def is_wrapper(kind: type) -> bool:
+def is_wrapper(kind: type[torch.Tensor]) -> bool:
     """Whether a class of tensors does an operation by others, on tensors that it wraps."""
     return kind.__torch_dispatch__ != torch.Tensor.__torch_dispatch__
 
