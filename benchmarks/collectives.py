@@ -63,7 +63,7 @@ def main() -> int:
     options = parser.parse_args()
 
     names = "ROUNDS", "Wire", "others", "finish", "servers", "every_worker_serves", "ring"
-    code = shown("09-parameter-servers", *names, "all_sizes")
+    code = shown("09-collectives", *names, "all_sizes")
     ways = {SERVER: code.servers, "every worker serves": code.every_worker_serves}
     ways |= {RING: code.ring, LIBRARY: library}
     sizes = [mib * 2**20 for mib in options.mib]

@@ -1,7 +1,7 @@
-"""The all-reduces and the key-value store of notebook 09, as it shows them, under faults.
+"""The all-reduces of notebook 09 and the key-value store of 09b, as they show them, under faults.
 
 Nothing may hang, and nothing may be lost or counted twice: every fault ends in an error. The code
-comes from the notebook's own cells (benchmarks/shown.py).
+comes from the notebooks' own cells (benchmarks/shown.py).
 """
 
 import math
@@ -27,9 +27,9 @@ from shown import shown
 
 from d2lperf import LaunchTimeout, WorkerError, launch
 
+WAYS = shown("09-collectives", "Wire", "others", "finish", "servers", "ring")
 CODE = shown(
-    "09-parameter-servers",
-    *("Wire", "others", "finish", "servers", "ring"),
+    "09b-parameter-servers",
     *("Table", "push", "pull", "serve", "start_server", "ask", "Store", "connect"),
 )
 PROMPT_S = 5  # "at once", on a busy machine
@@ -67,7 +67,7 @@ def meaning(code):
 def test_a_study_repeats_the_notebooks_code_unchanged(study, names):
     copies = shown(study, *names)
     for name in names:
-        assert meaning(getattr(CODE, name).__code__) == meaning(getattr(copies, name).__code__)
+        assert meaning(getattr(WAYS, name).__code__) == meaning(getattr(copies, name).__code__)
 
 
 def at_once(call):
@@ -293,9 +293,9 @@ def test_all_reduces_give_every_worker_the_sum(workers, size):
     def work():
         torch.manual_seed(dist.get_rank())
         own, n, sums = torch.randn(size, dtype=torch.float64), dist.get_world_size(), []
-        for way in (CODE.servers, partial(CODE.servers, m=n), CODE.ring):
+        for way in (WAYS.servers, partial(WAYS.servers, m=n), WAYS.ring):
             sums.append(own.clone())
-            way(sums[-1], CODE.Wire())
+            way(sums[-1], WAYS.Wire())
         return own, sums
 
     by_rank = launch(work, workers, backend="gloo", threads=1)

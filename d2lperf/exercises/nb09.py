@@ -1,30 +1,26 @@
-"""Checkers of notebook 09, collectives and parameter servers.
+"""Checkers of notebook 09, collectives.
 
-They check numbers, sums and what is sent. Nothing is timed.
+They check numbers, sums and what is sent. The time of a real message decides nothing.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import random
-import subprocess
-import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-import cloudpickle
 import torch
 
 from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
 from d2lperf.exercises.values import as_list, as_number, close, off
+from d2lperf.formats import format_value
 
 __all__ = [
     "check_both_ways_s",
-    "check_compress",
-    "check_homes",
+    "check_fit",
     "check_overlapped_s",
     "check_reduce_while_computing",
     "check_two_way_ring",
@@ -97,124 +93,6 @@ def check_overlapped_s(overlapped_s: Callable[[list, list], float]) -> Feedback:
             f"{call}, too small: a gradient is sent before it is computed, or two at once"
         )
     return passed("Each gradient leaves as soon as it is there and the link is free.")
-
-
-# ------------------------------------------------------------------------------------- homes
-
-
-@checker
-def check_homes(homes: Callable[[int, list[str], int], Sequence[str]]) -> Feedback:
-    """Check on which servers a key is kept.
-
-    Args:
-        homes: function of a key, the names of the servers and the number of copies that returns
-            the names of as many different servers.
-    """
-    for copies in (1, 2, 5):
-        found = homes(7, list(_SERVERS), copies)
-        problem = _wrong_names(found, copies)
-        if problem:
-            return failed(f"{gave(found, homes, 7, _SERVERS, copies)}; {problem}")
-    before = _kept(homes, _SERVERS)
-    problem = _disagreement(homes, before) or _uneven(before)
-    for lost in _SERVERS:
-        problem = problem or _moved(homes, before, lost)
-    if problem:
-        return failed(problem)
-    return passed("A lost server moves its own keys, and their other copies stay where they are.")
-
-
-_SERVERS = [f"server {name}" for name in "abcde"]
-_KEYS = range(2000)
-
-
-def _kept(homes: Callable, servers: Sequence[str]) -> dict[int, set[str]]:
-    """The servers of each key, with two copies."""
-    return {key: set(homes(key, list(servers), 2)) for key in _KEYS}
-
-
-def _wrong_names(found: Any, copies: int) -> str:
-    """What is wrong with the servers of one key; "" where nothing is."""
-    names = as_list(found)
-    if names is None or len(names) != copies:
-        return "wanted is a list of as many servers as copies"
-    if not set(names) <= set(_SERVERS):
-        return "some of these are not among the servers"
-    if len(set(names)) < copies:
-        return "the copies of a key must be on different servers"
-    return ""
-
-
-def _disagreement(homes: Callable, before: dict[int, set[str]]) -> str:
-    """Why two workers would look for a key on different servers; "" where they do not."""
-    shuffled = random.Random(0).sample(_SERVERS, len(_SERVERS))
-    if _kept(homes, shuffled) != before:
-        return "another order of the same servers gives other homes: workers would disagree"
-    here, there = (set(homes(7, list(_SERVERS), 2)), before[7])
-    if here != there:
-        return f"asked twice, key 7 is on {sorted(there)} and on {sorted(here)}"
-    keys = list(_KEYS[:50])
-    for key, names in zip(keys, _in_another_process(homes, keys)):
-        if set(names) != before[key]:
-            return (
-                f"key {key} is on {sorted(before[key])}, but in another process on "
-                f"{sorted(names)}: workers would disagree"
-            )
-    return ""
-
-
-_ASK = """
-import json, sys
-import cloudpickle
-homes, keys, servers = cloudpickle.loads(sys.stdin.buffer.read())
-print(json.dumps([list(homes(key, list(servers), 2)) for key in keys]))
-"""
-
-
-def _in_another_process(homes: Callable, keys: Sequence[int]) -> list[list[str]]:
-    """What the function returns in a process whose `hash` of texts differs from this one's."""
-    seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
-    path = os.pathsep.join(sys.path)
-    done = subprocess.run(
-        [sys.executable, "-c", _ASK],
-        input=cloudpickle.dumps((homes, keys, _SERVERS)),
-        env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": path},
-        capture_output=True,
-        check=False,
-        timeout=60,
-    )
-    if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise AssertionError(f"in a new process it raises {''.join(last)}")
-    return json.loads(done.stdout)
-
-
-def _uneven(before: dict[int, set[str]]) -> str:
-    """Which server has far more or fewer copies than its share; "" where none has."""
-    shares = Counter(server for found in before.values() for server in found)
-    mean = 2 * len(_KEYS) / len(_SERVERS)
-    for server in _SERVERS:
-        if not 0.7 * mean < shares[server] < 1.3 * mean:
-            return (
-                f"{server} has {shares[server]} of {2 * len(_KEYS)} copies on {len(_SERVERS)} "
-                "servers: not about equally many"
-            )
-    return ""
-
-
-def _moved(homes: Callable, before: dict[int, set[str]], lost: str) -> str:
-    """What is wrong after a server is lost; "" where nothing is."""
-    after = _kept(homes, [server for server in _SERVERS if server != lost])
-    stayed = [key for key in _KEYS if lost not in before[key]]
-    moved = sum(after[key] != before[key] for key in stayed)
-    if moved:
-        return (
-            f"{lost} is lost; {moved} of {len(stayed)} keys that it never had move, but only its "
-            "own keys may"
-        )
-    if any(not before[key] - {lost} <= after[key] for key in _KEYS):
-        return f"{lost} is lost; a copy that still exists is not among the new homes"
-    return ""
 
 
 # ------------------------------------------------------------------------------ two_way_ring
@@ -328,53 +206,6 @@ def _wrong_messages(sent: _Sent, rank: int, n: int) -> str:
     return ""
 
 
-# ---------------------------------------------------------------------------------- compress
-
-
-@checker
-def check_compress(compress: Callable[..., tuple]) -> Feedback:
-    """Check that the largest entries are sent, and that nothing is lost.
-
-    Args:
-        compress: function of a gradient, of what was left and of k that returns places and values
-            of the k largest entries, and what is left now.
-    """
-    cases = [
-        ([5.0, 1.0, 2.0], [0.0, 0.0, 0.0], 1),
-        ([1.0, -7.0, 2.0, 3.0], [0.0, 0.0, 0.0, 0.0], 2),
-        ([1.0, 2.0, 3.0], [4.0, 0.0, 0.0], 1),
-        ([1.0, -2.0, 3.0, 0.0, 1.0], [0.0, -6.0, -3.0, 0.0, 0.0], 2),
-        ([4.0, 3.0], [1.0, 1.0], 2),
-    ]
-    for gradient, left, k in cases:
-        given = torch.tensor(gradient), torch.tensor(left)
-        call, total = f"compress({gradient}, {left}, {k})", given[0] + given[1]
-        found = compress(*given, k)
-        parts = as_list(found, 3)
-        if parts is None:
-            return failed(f"{call} gave {show(found)}; wanted are (places, values, left)")
-        if given[0].tolist() != gradient or given[1].tolist() != left:
-            return failed(f"{call} changes its arguments")
-        sizes = [torch.as_tensor(x).shape for x in parts]
-        if sizes != [(k,), (k,), (len(gradient),)]:
-            text = f"wanted are {k} places, {k} values and {len(gradient)} numbers left"
-            return failed(
-                f"{call}: {text}, but got shapes {', '.join(map(str, map(tuple, sizes)))}"
-            )
-        places, values, rest = (torch.as_tensor(x) for x in parts)
-        told = f"{call} gave {places.tolist()}, {values.tolist()}, {rest.tolist()}"
-        sent = torch.zeros(len(gradient))
-        sent[places] = values.to(sent.dtype)
-        if not torch.equal(sent + rest, total):
-            return failed(f"{told}: what is sent and what is left are not gradient + left")
-        wanted = total.abs().topk(k).values.sum()
-        if sent.abs().sum() != wanted:
-            return failed(f"{told}: of {total.tolist()}, these are not the {k} largest")
-        if rest[places].any():
-            return failed(f"{told}: a part of an entry that was sent is left")
-    return passed("The largest entries are sent; what is left is sent later.")
-
-
 # -------------------------------------------------------------------- reduce_while_computing
 
 _GRADIENTS = 4
@@ -438,3 +269,75 @@ def check_reduce_while_computing(
         if found != [[2.0 * i + 10] * 3 for i in range(_GRADIENTS)]:
             return failed(f"the sums are there, but what comes back is {show(found)}")
     return passed("Started at once, waited for at the end.")
+
+
+# --------------------------------------------------------------------------------------- fit
+
+
+@checker
+def check_fit(fit: Callable[[list[int], list[float]], tuple[float, float]]) -> Feedback:
+    """Check the numbers of two simulated links, then tell those between two processes here.
+
+    Args:
+        fit: function of the bytes and of the seconds of messages that returns the seconds of a
+            message and of a byte.
+    """
+    for alpha, beta in ((2e-5, 1e-9), (1e-3, 2e-8)):
+        sizes, seconds = _messages(alpha, beta)
+        found = fit(list(sizes), list(seconds))
+        pair = as_list(found, 2)
+        if pair is None:
+            return failed(f"fit(sizes, seconds) gave {show(found)}; wanted is a pair")
+        link = f"of a link with {alpha:g} s for a message and {beta:g} s for a byte"
+        for name, number, right in zip(("a message", "a byte"), pair, (alpha, beta)):
+            value = as_number(number)
+            if value is None or not abs(value / right - 1) <= 0.05:
+                return failed(
+                    f"{link}, fit finds {show(number)} s for {name}, {off(number, right)}. "
+                    "Do disturbed messages count? Do the large ones decide alone?"
+                )
+    alpha, beta = (float(as_number(x) or 0.0) for x in as_list(fit(*_messages_here()), 2) or (0, 0))
+    return passed(
+        f"Between two processes of this machine, a message takes {format_value(alpha, 's')}, and "
+        f"a byte {format_value(beta, 's')}."
+    )
+
+
+def _messages(alpha: float, beta: float) -> tuple[list[int], list[float]]:
+    """Bytes and seconds of messages over a link; most of them are disturbed a little, some much."""
+    draw = random.Random(0)
+    sizes = [2**k for k in range(10, 23, 2)] * 6
+    slowness = [1 + 0.05 * draw.random() for _ in sizes]
+    slowness[:7] = [1.0] * 7
+    for i in draw.sample(range(7, len(sizes)), 9):
+        slowness[i] = 15.0
+    messages = [(size, (alpha + beta * size) * slow) for size, slow in zip(sizes, slowness)]
+    draw.shuffle(messages)
+    return [size for size, _ in messages], [seconds for _, seconds in messages]
+
+
+def _round_trips(sizes: Sequence[int]) -> list[float]:
+    """In one of two workers: half of the seconds that each size takes there and back."""
+    import torch.distributed as dist
+
+    seconds, rank = [], dist.get_rank()
+    for size in sizes:
+        data = torch.zeros(size, dtype=torch.uint8)
+        dist.barrier()
+        start = time.perf_counter()
+        for sender in (0, 1):
+            if rank == sender:
+                dist.send(data, 1 - rank)
+            else:
+                dist.recv(data, sender)
+        seconds.append((time.perf_counter() - start) / 2)
+    return seconds
+
+
+def _messages_here() -> tuple[list[int], list[float]]:
+    """Bytes and seconds of messages between two processes of this machine."""
+    from d2lperf import launch
+
+    sizes = [2**k for k in range(10, 23, 2)] * 10
+    seconds = launch(_round_trips, 2, (sizes,), backend="gloo", timeout_s=60, threads=1)[0]
+    return sizes, seconds

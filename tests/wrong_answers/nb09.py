@@ -75,36 +75,6 @@ def overlapped_s(compute_s, send_s):
     return compute_s[0] + max(sum(compute_s[1:]), sum(send_s[:-1])) + send_s[-1]
 """,
     ],
-    "homes": [
-        # modulo: almost everything moves
-        "def homes(key, servers, copies):\n"
-        "    order = sorted(servers)\n"
-        "    return [order[(key + i) % len(order)] for i in range(copies)]",
-        # depends on the order of the names
-        "def homes(key, servers, copies):\n"
-        "    return [servers[(key + i) % len(servers)] for i in range(copies)]",
-        # always the same servers
-        "def homes(key, servers, copies):\n    return sorted(servers)[:copies]",
-        # the same server twice
-        "import hashlib\n\n\n"
-        "def homes(key, servers, copies):\n"
-        "    best = max(servers, key=lambda s: hashlib.sha256(f'{key} {s}'.encode()).digest())\n"
-        "    return [best] * copies",
-        # a checksum is not random enough: some servers have much more
-        "import zlib\n\n\n"
-        "def homes(key, servers, copies):\n"
-        "    ranked = sorted(servers, key=lambda s: zlib.crc32(f'{key} {s}'.encode()))\n"
-        "    return ranked[:copies]",
-        # random: no two workers agree
-        "import random\n\n\n"
-        "def homes(key, servers, copies):\n"
-        "    return random.sample(servers, copies)",
-        # Python's hash of a text differs from process to process
-        """\
-def homes(key, servers, copies):
-    return sorted(servers, key=lambda name: hash(f"{key} {name}"))[:copies]
-""",
-    ],
     "two_way_ring": [
         # all goes to the right
         _TWO_RINGS + "def two_way_ring(data, wire):\n    one_way(data, wire, 1)",
@@ -122,42 +92,6 @@ def homes(key, servers, copies):
         _TWO_RINGS + "def two_way_ring(data, wire):\n    one_way(data.tensor_split(2)[0], wire, 1)",
         # the library does it
         "def two_way_ring(data, wire):\n    dist.all_reduce(data)",
-    ],
-    "compress": [
-        # the largest with their sign
-        "def compress(gradient, left, k):\n"
-        "    total = gradient + left\n"
-        "    places = total.topk(k).indices\n"
-        "    left = total.clone()\n"
-        "    left[places] = 0\n"
-        "    return places, total[places], left",
-        # what was left is forgotten
-        "def compress(gradient, left, k):\n"
-        "    places = gradient.abs().topk(k).indices\n"
-        "    left = gradient.clone()\n"
-        "    left[places] = 0\n"
-        "    return places, gradient[places], left",
-        # chosen without what was left
-        "def compress(gradient, left, k):\n"
-        "    places = gradient.abs().topk(k).indices\n"
-        "    total = gradient + left\n"
-        "    left = total.clone()\n"
-        "    left[places] = 0\n"
-        "    return places, total[places], left",
-        # magnitudes are sent
-        "def compress(gradient, left, k):\n"
-        "    total = gradient + left\n"
-        "    values, places = total.abs().topk(k)\n"
-        "    left = total.clone()\n"
-        "    left[places] = 0\n"
-        "    return places, values, left",
-        # the arguments change
-        "def compress(gradient, left, k):\n"
-        "    left += gradient\n"
-        "    places = left.abs().topk(k).indices\n"
-        "    values = left[places].clone()\n"
-        "    left[places] = 0\n"
-        "    return places, values, left",
     ],
     "reduce_while_computing": [
         # one after the other
@@ -196,23 +130,55 @@ def homes(key, servers, copies):
         "    work.wait()\n"
         "    return gradients",
     ],
+    "fit": [
+        # the mean of each size
+        """\
+def fit(sizes, seconds):
+    mean = {n: np.mean([s for m, s in zip(sizes, seconds) if m == n]) for n in sizes}
+    beta, alpha = np.polyfit(list(mean), list(mean.values()), 1)
+    return alpha, beta
+""",
+        # all messages
+        """\
+def fit(sizes, seconds):
+    beta, alpha = np.polyfit(sizes, seconds, 1)
+    return alpha, beta
+""",
+        # the quickest message is taken for a message without bytes
+        """\
+def fit(sizes, seconds):
+    largest = min(s for n, s in zip(sizes, seconds) if n == max(sizes))
+    return min(seconds), (largest - min(seconds)) / max(sizes) / 2
+""",
+        # the wrong way round
+        """\
+def fit(sizes, seconds):
+    quickest = {n: min(s for m, s in zip(sizes, seconds) if m == n) for n in sizes}
+    return tuple(np.polyfit(list(quickest), list(quickest.values()), 1))
+""",
+    ],
 }
 
 ALSO_RIGHT = {
-    "homes": [
-        "import hashlib\n\n\n"
-        "def homes(key, servers, copies):\n"
-        "    ranked = sorted(\n"
-        "        servers, key=lambda s: hashlib.sha256(f'{s}/{key}'.encode()).digest()\n"
-        "    )\n"
-        "    return tuple(ranked[:copies])",
-        # the smallest of other numbers
+    "fit": [
+        # through the smallest and the largest
         """\
-def homes(key, servers, copies):
-    import random
+def fit(sizes, seconds):
+    def quickest(size):
+        return min(s for n, s in zip(sizes, seconds) if n == size)
 
-    names = sorted(servers)
-    return sorted(names, key=lambda s: random.Random(f"{s}|{key}").random())[:copies]
+    low, high = min(sizes), max(sizes)
+    beta = (quickest(high) - quickest(low)) / (high - low)
+    return [quickest(low) - beta * low, beta]
+""",
+        # by least squares
+        """\
+def fit(sizes, seconds):
+    best = {}
+    for n, s in sorted(zip(sizes, seconds)):
+        best.setdefault(n, s)
+    A = np.array([[1.0, n] for n in best])
+    return np.linalg.lstsq(A, np.array(list(best.values())), rcond=None)[0]
 """,
     ],
     "two_way_ring": [
@@ -253,22 +219,6 @@ def two_way_ring(data, wire):
         finish(works)
         for chunk, one in zip(into, new):
             chunk.copy_(chunk + one if turn < n - 1 else one)
-""",
-    ],
-    "compress": [
-        "def compress(gradient, left, k):\n"
-        "    total = (gradient + left).tolist()\n"
-        "    places = sorted(range(len(total)), key=lambda i: -abs(total[i]))[:k]\n"
-        "    values = torch.tensor([total[i] for i in places])\n"
-        "    rest = [0.0 if i in places else x for i, x in enumerate(total)]\n"
-        "    return torch.tensor(places), values, torch.tensor(rest)",
-        # by argsort, and a list
-        """\
-def compress(gradient, left, k):
-    total = gradient + left
-    places = torch.argsort(total.abs(), descending=True)[:k]
-    rest = total.index_fill(0, places, 0.0)
-    return [places, total[places], rest]
 """,
     ],
     "both_ways_s": [
