@@ -430,8 +430,8 @@ def run_of(path: Path, *, run: bool, timeout_s: float = 300) -> Predictions | No
     if found:
         return predictions_in(found[-1])
     if any("predictions()" in cell.source for cell in notebook.cells):
-        number = path.stem.split("-")[0]
-        todo = f"execute it first: make notebooks NN={number}"
+        place = "" if path.parent == HERE else f"{path.parent.name}/"
+        todo = f"execute it first: make notebooks NN={place}{path.stem.split('-')[0]}"
         raise BuildError(f"{path.stem}: its stored outputs have no predictions to read; {todo}")
     return None
 
@@ -558,14 +558,16 @@ def main(arguments: list[str] | None = None) -> int:
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--stamp", action="store_true", help="renew set-up and form, run nothing")
     group.add_argument("--check", action="store_true", help="write nothing; fail if not current")
-    group.add_argument("--record", action="store_true", help="run the course, store its numbers")
+    group.add_argument(
+        "--record", action="store_true", help="run the notebooks, store their numbers"
+    )
     group.add_argument("--record-stored", action="store_true", help="the same from stored outputs")
     parser.add_argument("--timeout", type=float, default=300, help="seconds for one cell")
     options = parser.parse_args(arguments)
     os.environ.pop("D2LPERF_BUDGET", None)  # what is stored was measured in full length
     if options.record or options.record_stored:
         if options.notebooks:
-            parser.error("a record is of the whole course: name no notebook")
+            parser.error("a record is of all notebooks: name none")
         return record_course(run=options.record, timeout_s=options.timeout)
     how = {"run": not options.stamp, "check": options.check, "timeout_s": options.timeout}
     status = 0

@@ -76,16 +76,47 @@ class Wrapped(torch.Tensor):
 
 
 def test_a_tensor_that_wraps_others_is_counted_by_what_it_does():
-    product = Wrapped(X)
-    assert counted(lambda: product @ product).flops == 2 * 256**3
-    lengths = torch.nested.nested_tensor([X[:3], X[:5]], layout=torch.jagged)
-    assert counted(lambda: lengths @ X).flops == 2 * 8 * 256**2
+    wrapped = Wrapped(X)
+    assert counted(lambda: wrapped @ wrapped).flops == 2 * 256**3
+    ragged = torch.nested.nested_tensor([X[:3], X[:5]], layout=torch.jagged)
+    assert counted(lambda: ragged @ X).flops == 2 * 8 * 256**2
+
+
+class Watched(torch.Tensor):
+    """A tensor with memory, whose class is asked before each operation."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_dispatch__(func, types, args, kwargs or {})
+
+
+def test_a_tensor_of_another_class_with_memory_is_counted_as_it_is():
+    watched = X.as_subclass(Watched)
+    assert counted(lambda: watched @ watched).flops == 2 * 256**3
 
 
 def test_what_a_wrapped_tensor_held_is_put_back():
     wrapped = Wrapped(torch.zeros(4))
     assert counted(lambda: wrapped.add_(1)).changed == ["1 tensors"]
     assert torch.equal(wrapped.inner, torch.zeros(4))
+
+
+def test_the_gradient_of_a_wrapped_tensor_is_put_back():
+    wrapped = Wrapped(torch.ones(4)).requires_grad_()
+    report = counted(lambda: (wrapped * wrapped).sum().backward())
+    assert wrapped.grad is None and "1 gradients" in report.changed
+
+
+def test_a_wrapped_weight_that_a_later_call_may_change_is_reported():
+    wrapped, calls = Wrapped(torch.ones(4)).requires_grad_(), itertools.count()
+    optimizer = torch.optim.SGD([wrapped], lr=0.1)
+
+    def step():
+        (wrapped * wrapped).sum()
+        if next(calls) >= 1:
+            optimizer.step()
+
+    assert "a Wrapped, a tensor that wraps others" in counted(step).left
 
 
 def test_products_in_float64_have_a_ceiling_of_their_own():

@@ -27,7 +27,7 @@ from shown import shown
 
 from d2lperf import LaunchTimeout, WorkerError, launch
 
-WAYS = shown("09-collectives", "Wire", "others", "finish", "servers", "ring")
+WAYS = shown("09-collectives", "Wire", "others", "finish", "servers", "every_worker_serves", "ring")
 CODE = shown(
     "09b-parameter-servers",
     *("Table", "push", "pull", "serve", "start_server", "ask", "Store", "connect"),
@@ -61,7 +61,7 @@ def meaning(code):
     [
         ("deeper/09-slow-network", ("others", "finish", "servers", "ring")),
         ("deeper/09-trees", ("finish", "ring")),
-        ("deeper/09-topology", ("finish",)),
+        ("deeper/09-topology", ("others", "finish", "servers", "ring")),
     ],
 )
 def test_a_study_repeats_the_notebooks_code_unchanged(study, names):

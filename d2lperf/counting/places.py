@@ -41,9 +41,20 @@ def is_sparse(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.sparse_coo or tensor.layout in _COMPRESSED
 
 
-def is_wrapper(kind: type[torch.Tensor]) -> bool:
-    """Whether a class of tensors does an operation by others, on tensors that it wraps."""
-    return kind.__torch_dispatch__ != torch.Tensor.__torch_dispatch__
+def has_dispatch(tensor: torch.Tensor) -> bool:
+    """Whether torch asks a tensor's class to do its operations."""
+    return type(tensor).__torch_dispatch__ != torch.Tensor.__torch_dispatch__
+
+
+def wraps_others(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has no memory, and its class does operations on tensors inside it."""
+    if not has_dispatch(tensor):
+        return False
+    try:
+        tensor.untyped_storage().data_ptr()
+    except RuntimeError:  # so torch says that there is none
+        return True
+    return False
 
 
 def address(tensor: torch.Tensor) -> int:

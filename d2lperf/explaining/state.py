@@ -88,8 +88,13 @@ class StateKeeper(TorchDispatchMode):
         for optimizer in _optimizers():
             for parameter in _parameters(optimizer):
                 self._noted[id(parameter)] = KeptGradient(parameter, parameter.grad)
+        tensors = [t for t in gc.get_objects() if issubclass(type(t), torch.Tensor)]
         # Those of other classes, such as FakeTensor, may have no address.
-        plain = [t for t in gc.get_objects() if type(t) in (torch.Tensor, torch.nn.Parameter)]
+        plain = [t for t in tensors if type(t) in (torch.Tensor, torch.nn.Parameter)]
+        # What the counter leaves to a class of tensors does not come through here.
+        for tensor in filter(places.has_dispatch, tensors):
+            if tensor.is_leaf and tensor.requires_grad:
+                self._keep_gradient(tensor)
         counting = [tensor for tensor in plain if not tensor.is_inference()]
         self._seen = [Seen(weakref.ref(t), _compat.changes_of(t)) for t in counting]
         self._hook = register_optimizer_step_pre_hook(self._before_step)
@@ -105,9 +110,9 @@ class StateKeeper(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Copy what an operation is about to overwrite, then run it."""
-        if any(map(places.is_wrapper, types)):
-            return NotImplemented  # torch asks the class, and we see what it does
         kwargs = kwargs or {}
+        if types and any(map(places.wraps_others, places.tensors_in([args, kwargs]))):
+            return NotImplemented  # torch asks the class, and we see what it does
         touched = touched_by(func, args, kwargs, None)
         for tensor in touched.read:
             if tensor.is_leaf and tensor.requires_grad:
@@ -122,7 +127,7 @@ class StateKeeper(TorchDispatchMode):
         return result
 
     def _keep(self, tensor: torch.Tensor) -> None:
-        if places.is_wrapper(type(tensor)):
+        if places.wraps_others(tensor):
             self.left.append(f"a {type(tensor).__name__}, a tensor that wraps others")
             return
         if tensor.layout != torch.strided:

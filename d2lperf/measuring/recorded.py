@@ -1,4 +1,4 @@
-"""Runs of the course on named machines: `notebooks/recorded/*.json`, which `make record` writes."""
+"""Runs of the notebooks on named machines: `notebooks/recorded/*.json`, by `make record`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Key(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A run of the course.
+    """A run of course and studies.
 
     Attributes:
         card: the machine, with the versions of what ran.

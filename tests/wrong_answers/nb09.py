@@ -148,7 +148,7 @@ def fit(sizes, seconds):
         """\
 def fit(sizes, seconds):
     largest = min(s for n, s in zip(sizes, seconds) if n == max(sizes))
-    return min(seconds), (largest - min(seconds)) / max(sizes) / 2
+    return min(seconds), (largest - min(seconds)) / max(sizes)
 """,
         # the wrong way round
         """\

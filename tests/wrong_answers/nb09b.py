@@ -101,6 +101,20 @@ def oldest(rate, curvature):
 def oldest(rate, curvature):
     return -1 if rate * curvature >= 2 else int(2 / (rate * curvature)) - 1
 """,
+        # the formula for large ages
+        """\
+def oldest(rate, curvature):
+    product = rate * curvature
+    return -1 if product >= 2 else math.ceil((math.pi / product - 1) / 2) - 1
+""",
+        # on the bound is not below it
+        """\
+def oldest(rate, curvature):
+    age = -1
+    while rate * curvature <= 2 * math.cos(math.pi * (age + 1) / (2 * age + 3)):
+        age += 1
+    return age
+""",
         # without the curvature
         """\
 def oldest(rate, curvature):
