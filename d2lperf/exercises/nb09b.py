@@ -100,9 +100,9 @@ def _wrong_names(found: Any, copies: int) -> str:
 
 def _disagreement(homes: Callable, before: dict[int, set[str]]) -> str:
     """Why two workers would look for a key on different servers; "" where they do not."""
-    for key, names in _kept(homes, _SERVERS).items():
-        if names != before[key]:
-            return f"asked twice, key {key} is on {sorted(before[key])} and on {sorted(names)}"
+    for key, again in _kept(homes, _SERVERS).items():
+        if again != before[key]:
+            return f"asked twice, key {key} is on {sorted(before[key])} and on {sorted(again)}"
     shuffled = random.Random(0).sample(_SERVERS, len(_SERVERS))
     if _kept(homes, shuffled) != before:
         return "another order of the same servers gives other homes: workers would disagree"
