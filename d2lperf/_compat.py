@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import dis
+import functools
 import linecache
 import os
 import sys
@@ -221,16 +222,20 @@ def is_composite(operation: Any, args: tuple, kwargs: dict) -> bool:
 
     Autograd sees only those others. In inference mode it is left out, so the operation arrives.
     """
-    has_code = torch._C._dispatch_has_kernel_for_dispatch_key
     if operation.namespace == "prim":  # TorchScript's own; tensors of other classes use some
         return False
-    if not has_code(operation.name(), "CompositeImplicitAutograd"):
+    if not _has_code(operation.name(), "CompositeImplicitAutograd"):
         return False
     tensors = [value for value in leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
     if any(tensor.is_nested for tensor in tensors):  # these have other code for it
         return False
     keys = {torch._C._dispatch_key_for_device(tensor.device.type) for tensor in tensors}
-    return not any(has_code(operation.name(), key) for key in keys)
+    return not any(_has_code(operation.name(), key) for key in keys)
+
+
+@functools.cache  # asked in every operation, and slow
+def _has_code(name: str, key: Any) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
 
 
 def run_composed(operation: Any, args: tuple, kwargs: dict) -> Any:

@@ -5,6 +5,8 @@ import math
 import pytest
 import torch
 from clocks import slow_clock
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
@@ -251,6 +253,25 @@ def test_a_result_reuses_what_was_used_before():
     assert recent.use(1, 60, made=True) == 0
     assert recent.use(2, 60, made=True) == 1
     assert recent.use(3, 60, made=True) == pytest.approx(0.8)  # 120 of 200 are in use
+
+
+@given(
+    uses=st.lists(st.tuples(st.integers(1, 8), st.sampled_from([10, 40, 90]), st.booleans())),
+    cache_bytes=st.sampled_from([0, 100, 200]),
+)
+def test_a_use_finds_what_the_list_of_all_uses_says(uses, cache_bytes):
+    """The oracle keeps every use, and counts each address between two uses once."""
+    recent, past = RecentlyUsed(cache_bytes), []
+    for where, size, made in uses:
+        addresses = [address for address, _ in past]
+        if where in addresses:
+            last = len(addresses) - 1 - addresses[::-1].index(where)
+            since = size + sum(dict(past[last + 1 :]).values())
+        else:
+            since = sum(dict(past).values()) if made and past else float("inf")
+        part = min(1, max(0, 2 - since / cache_bytes)) if cache_bytes else 0
+        assert recent.use(where, size, made) == pytest.approx(part)
+        past.append((where, size))
 
 
 @pytest.mark.parametrize(

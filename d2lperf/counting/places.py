@@ -10,7 +10,7 @@ system hands out page by page.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -96,6 +96,13 @@ def is_transposed(source: torch.Tensor, target: torch.Tensor) -> bool:
     return bool(apart and near) and not apart & near
 
 
+class Use(NamedTuple):
+    """The last use of an address: its bytes, and those of all uses until then."""
+
+    size: float
+    until: float
+
+
 class RecentlyUsed:
     """What was used last, and therefore is in the cache.
 
@@ -105,7 +112,8 @@ class RecentlyUsed:
 
     def __init__(self, cache_bytes: float = 0.0):
         self.cache_bytes = cache_bytes
-        self._used: dict[int, float] = {}  # address -> bytes, the last used last
+        self._used: dict[int, Use] = {}  # by address, the last used last
+        self._distinct = self._all = 0.0  # bytes used: each address once, and every use
 
     def use(self, where: int, size: float, made: bool = False) -> float:
         """Use `size` bytes at an address now; return the part of them that was in the cache.
@@ -116,22 +124,27 @@ class RecentlyUsed:
             made: whether it is a result, which the allocator puts where something else was.
         """
         if made and where not in self._used:
-            part = self._part(sum(self._used.values()) or math.inf)
+            part = self._part(self._distinct or math.inf)
         else:
             part = self._part(self._since(where, size))
-        self._used.pop(where, None)
-        self._used[where] = size
+        before = self._used.pop(where, Use(0.0, 0.0))
+        self._distinct += size - before.size
+        self._all += size
+        self._used[where] = Use(size, self._all)
         return part
 
     def _since(self, where: int, size: float) -> float:
         """Bytes used since the last use of an address, its own included; inf at the first."""
         if where not in self._used:
             return math.inf
+        since = size + self._all - self._used[where].until
+        if since <= self.cache_bytes:  # enough to know, though it counts each use
+            return since
         since = size
         for other in reversed(self._used):
             if other == where or since > 2 * self.cache_bytes:
                 break
-            since += self._used[other]
+            since += self._used[other].size
         return since
 
     def _part(self, since: float) -> float:

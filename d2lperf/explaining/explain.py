@@ -147,14 +147,15 @@ class _Run(NamedTuple):
 def _timed_operations(runs: _Runs, counter: OperationCounter, times: int) -> _Run:
     """The operations, each with the median of its seconds; what is not counted is timed alone."""
     timed: list[_Run] = []
+    counter.alone = times == 1  # a single run does both
     began = counter.clock()
     while len(timed) < times and (not timed or counter.clock() - began < TIMED_S):
         timed.append(_one_run(runs, counter))
     last = timed[-1].operations
-    if not all(operation.counted for operation in last):
+    if times > 1 and not all(operation.counted for operation in last):
         counter.alone = True
         last = _one_run(runs, counter).operations
-        counter.alone = False
+    counter.alone = False
     names = [operation.name for operation in last]
     alike = [run.operations for run in timed if [op.name for op in run.operations] == names]
     operations = []
