@@ -233,8 +233,8 @@ def is_composite(operation: Any, args: tuple, kwargs: dict) -> bool:
     return not any(_has_code(operation.name(), key) for key in keys)
 
 
-@functools.cache  # asked in every operation, and slow
-def _has_code(name: str, key: Any) -> bool:
+@functools.cache  # asked in every operation; a kernel that is registered later is not seen
+def _has_code(name: str, key: str) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
 
 

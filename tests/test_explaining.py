@@ -263,6 +263,12 @@ def test_copies_of_the_state_are_not_counted():
     assert not {"set_", "copy_"} & {*names}
 
 
+def test_without_measuring_two_runs_are_enough_for_what_is_not_counted():
+    found = counted(lambda: X.sort())
+    assert found.runs == 2
+    assert not found.operations[0][0].counted and found.operations[0][0].seconds > 0
+
+
 def test_an_optimizer_that_the_function_makes_is_not_kept():
     made, alive, weight = [], [], nn.Parameter(torch.ones(2))
 

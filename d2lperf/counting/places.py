@@ -97,7 +97,7 @@ def is_transposed(source: torch.Tensor, target: torch.Tensor) -> bool:
 
 
 class Use(NamedTuple):
-    """The last use of an address: its bytes, and those of all uses until then."""
+    """The last use of an address: its bytes, and those of all uses so far, this one included."""
 
     size: float
     until: float
@@ -134,7 +134,11 @@ class RecentlyUsed:
         return part
 
     def _since(self, where: int, size: float) -> float:
-        """Bytes used since the last use of an address, its own included; inf at the first."""
+        """Bytes used since the last use of an address, its own included; inf at the first.
+
+        As exactly as `_part` needs: what lies within the cache, or beyond twice of it, is not added
+        up in full.
+        """
         if where not in self._used:
             return math.inf
         since = size + self._all - self._used[where].until

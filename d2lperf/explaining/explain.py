@@ -55,8 +55,7 @@ def explain(
         ceilings: of the device; by default those that `measure_ceilings` finds. Those of
             `d2lperf.datasheets.datasheet("H100 SXM")` predict for a machine that is not here; then
             nothing is measured.
-        measured: also measure the time; if not, the function runs twice, or three times where
-            something is not counted.
+        measured: also measure the time; if not, the function runs twice.
 
     Raises:
         TypeError: `fn` is no function.
@@ -146,16 +145,20 @@ class _Run(NamedTuple):
 
 def _timed_operations(runs: _Runs, counter: OperationCounter, times: int) -> _Run:
     """The operations, each with the median of its seconds; what is not counted is timed alone."""
+    if times == 1:  # then the only run also times alone what is not counted
+        counter.alone = True
+        run = _one_run(runs, counter)
+        counter.alone = False
+        return run
     timed: list[_Run] = []
-    counter.alone = times == 1  # a single run does both
     began = counter.clock()
     while len(timed) < times and (not timed or counter.clock() - began < TIMED_S):
         timed.append(_one_run(runs, counter))
     last = timed[-1].operations
-    if times > 1 and not all(operation.counted for operation in last):
+    if not all(operation.counted for operation in last):
         counter.alone = True
         last = _one_run(runs, counter).operations
-    counter.alone = False
+        counter.alone = False
     names = [operation.name for operation in last]
     alike = [run.operations for run in timed if [op.name for op in run.operations] == names]
     operations = []
