@@ -91,12 +91,14 @@ conda:
 oldest:
 	$(PYTHON) tests/sets.py oldest newest
 
-# nbconvert runs each notebook in its own folder. Those in frameworks/ need the kernel of that name.
+# nbconvert runs each notebook in its own folder, but all that one call names with the kernel of the
+# first. Those in frameworks/ need the kernel of that name.
 KERNELS = $(wildcard $(VENV)/share/jupyter/kernels/d2lperf-*)
+EXECUTE = "$(RUN)" -m nbconvert --to notebook --execute --output-dir build/nbconvert
 nbconvert: $(READY)
-	"$(RUN)" -m nbconvert --to notebook --execute --output-dir build/nbconvert \
-	  notebooks/*.ipynb notebooks/deeper/*.ipynb \
-	  $(KERNELS:$(VENV)/share/jupyter/kernels/d2lperf-%=notebooks/frameworks/02-%.ipynb)
+	$(EXECUTE) notebooks/*.ipynb notebooks/deeper/*.ipynb
+	for kernel in $(notdir $(KERNELS)); do \
+	  $(EXECUTE) "notebooks/frameworks/02-$${kernel#d2lperf-}.ipynb" || exit 1; done
 
 notebooks: $(READY)
 	"$(RUN)" notebooks/build.py $(NN)
