@@ -52,8 +52,8 @@ class Visit:
         self.problems = []
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("request", self._request)
         self.page.on("response", self._response)
-        self.page.route("**/*", self._route)
 
     def _console(self, message):
         if message.type in ("error", "warning"):
@@ -63,11 +63,9 @@ class Visit:
         if response.status >= 400:
             self.problems.append(f"{response.status} {response.url}")
 
-    def _route(self, route):
-        if route.request.url.startswith((self.address, "data:", "blob:")):
-            return route.continue_()
-        self.problems.append(f"asks another host: {route.request.url}")
-        return route.abort()
+    def _request(self, request):
+        if not request.url.startswith((self.address, "data:", "blob:")):
+            self.problems.append(f"asks another host: {request.url}")
 
     def open(self, path):
         self.page.goto(self.address + path, wait_until="load")
@@ -87,3 +85,16 @@ def visit(browser, address):
     for tab in tabs:
         tab.page.close()
     assert not [problem for tab in tabs for problem in tab.problems]
+
+
+@pytest.fixture(scope="session")
+def one_tab(browser, address):
+    return Visit(browser, address)
+
+
+@pytest.fixture
+def tab(one_tab):
+    """The same tab for all tests that open many pages: it keeps what they share in its cache."""
+    yield one_tab
+    found, one_tab.problems = one_tab.problems, []
+    assert not found
