@@ -53,10 +53,11 @@ define environment
 endef
 
 # $(call install,folder,its python,what): where pip itself gives up, what is there can be used; where
-# it is killed (a status above 128), it cannot.
+# it is killed (a status above 128), it cannot. pip would compile all modules, which takes half of
+# the time; Python compiles those that it imports.
 define install
 @echo "pip install $(3)"; trap 'exit 130' INT TERM; \
-  "$(2)" -m pip install --quiet $(3) || { \
+  "$(2)" -m pip install --quiet --no-compile $(3) || { \
   [ $$? -gt 128 ] || rm -f "$(1)/.unfinished"; \
   echo "pip could not install what d2lperf needs into $(1); its last lines say why." >&2; \
   echo "Without a network: connect and call make again, which goes on from here, or let pip take" >&2; \
@@ -118,7 +119,7 @@ book: $(BOOK_READY)
 
 # Its conftest.py is enough: the other one asks for what the notebooks need.
 book-test: book
-	D2LPERF_BROWSER=1 "$(BOOK_RUN)" -m pytest -n 2 --confcutdir=tests/web tests/web $(PYTEST_ARGS)
+	D2LPERF_BROWSER=1 "$(BOOK_RUN)" -m pytest -n 3 --confcutdir=tests/web tests/web $(PYTEST_ARGS)
 
 # The page's environment drives the browser. JupyterLab and its kernels run in the notebooks' own.
 e2e: $(READY) $(BOOK_READY)
