@@ -53,11 +53,10 @@ define environment
 endef
 
 # $(call install,folder,its python,what): where pip itself gives up, what is there can be used; where
-# it is killed (a status above 128), it cannot. pip would compile all modules, which takes half of
-# the time; Python compiles those that it imports.
+# it is killed (a status above 128), it cannot.
 define install
 @echo "pip install $(3)"; trap 'exit 130' INT TERM; \
-  "$(2)" -m pip install --quiet --no-compile $(3) || { \
+  "$(2)" -m pip install --quiet $(3) || { \
   [ $$? -gt 128 ] || rm -f "$(1)/.unfinished"; \
   echo "pip could not install what d2lperf needs into $(1); its last lines say why." >&2; \
   echo "Without a network: connect and call make again, which goes on from here, or let pip take" >&2; \
@@ -117,7 +116,8 @@ record: $(READY)
 book: $(BOOK_READY)
 	"$(BOOK_RUN)" docs/book.py
 
-# Its conftest.py is enough: the other one asks for what the notebooks need.
+# Its conftest.py is enough: the other one asks for what the notebooks need. Three workers for two
+# cores: each page is quiet for half a second before it is checked.
 book-test: book
 	D2LPERF_BROWSER=1 "$(BOOK_RUN)" -m pytest -n 3 --confcutdir=tests/web tests/web $(PYTEST_ARGS)
 
@@ -129,7 +129,7 @@ e2e: $(READY) $(BOOK_READY)
 $(BOOK_READY): pyproject.toml
 	$(call environment,$(BOOK_VENV),$(BOOK_RUN))
 	"$(BOOK_RUN)" docs/book.py --requirements > "$(BOOK_VENV)/requirements.txt"
-	$(call install,$(BOOK_VENV),$(BOOK_RUN),-r "$(BOOK_VENV)/requirements.txt")
+	$(call install,$(BOOK_VENV),$(BOOK_RUN),--no-compile -r "$(BOOK_VENV)/requirements.txt")
 	@rm -f "$(BOOK_VENV)/.unfinished"; touch "$@"
 
 release: $(READY)

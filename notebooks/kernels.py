@@ -92,7 +92,7 @@ def make(name: str, folder: Path = FOLDER) -> str:
     own = subprocess.run(where, check=True, capture_output=True, text=True).stdout.strip()
     shared = dict.fromkeys(sysconfig.get_path(kind) for kind in ("purelib", "platlib"))
     Path(own, "shared.pth").write_text("\n".join([*shared, ""]), encoding="utf-8")
-    pip = [python, "-m", "pip", "install", "--quiet", "--no-compile", "--no-deps", "-r"]
+    pip = [python, "-m", "pip", "install", "--quiet", "--no-deps", "-r"]
     if subprocess.call([*pip, str(packages(name, folder))]):
         raise KernelError(f"{name}: its packages cannot be installed here; pip says why above")
     notebook = json.loads((folder / f"02-{name}.ipynb").read_text(encoding="utf-8"))

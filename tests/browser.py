@@ -28,13 +28,15 @@ def needed(name):
 
 @contextmanager
 def chromium():
-    """Chromium, or a skipped test where it or Playwright is missing."""
+    """Chromium, which finds no other host; or a skipped test where it or Playwright is missing."""
     sync_playwright = needed("playwright.sync_api").sync_playwright
     paths = [path for path in map(shutil.which, NAMES) if path]
     if not paths:
         not_here(MISSING)
-    root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    arguments = ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        arguments += ["--no-sandbox"]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=paths[0], args=root)
+        browser = playwright.chromium.launch(executable_path=paths[0], args=arguments)
         yield browser
         browser.close()

@@ -11,6 +11,7 @@ from browser import chromium, not_here
 
 ROOT = Path(__file__).parents[2]
 HTML = ROOT / "build" / "book" / "html"
+VIEWPORT = {"width": 1280, "height": 900}
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -46,10 +47,8 @@ def browser():
 class Visit:
     """A tab that notes what a reader should never cause: errors, and requests to other hosts."""
 
-    def __init__(self, browser, address, **options):
-        self.address = address
-        self.page = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **options})
-        self.problems = []
+    def __init__(self, page, address):
+        self.page, self.address, self.problems = page, address, []
         self.page.on("console", self._console)
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
         self.page.on("request", self._request)
@@ -63,8 +62,8 @@ class Visit:
         if response.status >= 400:
             self.problems.append(f"{response.status} {response.url}")
 
-    def _request(self, request):
-        if not request.url.startswith((self.address, "data:", "blob:")):
+    def _request(self, request):  # `page.route` could refuse it, but switches the cache off
+        if not request.url.startswith((self.address, "blob:")):
             self.problems.append(f"asks another host: {request.url}")
 
     def open(self, path):
@@ -72,29 +71,25 @@ class Visit:
         return self.page
 
 
+@pytest.fixture(scope="session")
+def context(browser):
+    """For tests that open many pages: what these share stays in its cache."""
+    with browser.new_context(viewport=VIEWPORT) as context:
+        yield context
+
+
 @pytest.fixture
 def visit(browser, address):
     """Makes a tab; what goes wrong in any of them fails the test."""
     tabs = []
 
-    def make(**options):
-        tabs.append(Visit(browser, address, **options))
+    def make(context=None, **options):
+        own = {"viewport": VIEWPORT, **options}
+        page = context.new_page() if context else browser.new_page(**own)
+        tabs.append(Visit(page, address))
         return tabs[-1]
 
     yield make
     for tab in tabs:
         tab.page.close()
     assert not [problem for tab in tabs for problem in tab.problems]
-
-
-@pytest.fixture(scope="session")
-def one_tab(browser, address):
-    return Visit(browser, address)
-
-
-@pytest.fixture
-def tab(one_tab):
-    """The same tab for all tests that open many pages: it keeps what they share in its cache."""
-    yield one_tab
-    found, one_tab.problems = one_tab.problems, []
-    assert not found

@@ -67,13 +67,13 @@ def test_links_of_all_pages_resolve(html):
     assert not lost
 
 
-def violations(page, axe, without=(), **options):
+def violations(page, axe, exclude=(), **options):
     """What axe-core finds to be serious or critical: the rule, and the first elements."""
     page.evaluate(axe)
     # preload would fetch style sheets again, and with wrong addresses.
     options = {"preload": False, "resultTypes": ["violations"], **options}
     run = "async ([context, options]) => (await axe.run(context, options)).violations"
-    found = page.evaluate(run, [{"exclude": [[part] for part in without]}, options])
+    found = page.evaluate(run, [{"exclude": list(exclude)}, options])
     return [
         (rule["id"], [node["html"] for node in rule["nodes"][:3]])
         for rule in found
@@ -84,19 +84,19 @@ def violations(page, axe, without=(), **options):
 # Each word of code is an element, and they would take most of the time. Their colours are the same
 # on all pages. These notebooks and the pages that are no notebooks have every kind of word.
 WITH_CODE = ("02-compilers", "05-hardware", "06-memory", "08-multi")
-# The list of all pages is the same on each. The pages that are no notebooks are checked with it.
-LIST = ".bd-sidebar-primary"
+# It lists all pages, and is nearly the same on each. Pages that are no notebooks are checked with it.
+SIDE_BAR = ".bd-sidebar-primary"
 PLAIN_CODE = "document.querySelectorAll('pre').forEach(e => { e.textContent = e.textContent })"
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *NOTEBOOKS])
-def test_a_page_has_no_serious_fault_for_anyone(tab, axe, name):
+def test_a_page_has_no_serious_fault_for_anyone(visit, context, axe, name):
     """Also: nothing fails, and nothing comes from another host."""
-    page = tab.open(name)
+    page = visit(context).open(name)
     page.wait_for_load_state("networkidle")
     if name in NOTEBOOKS and not any(part in name for part in WITH_CODE):
         page.evaluate(PLAIN_CODE)
-    found = violations(page, axe, without=[LIST] if name in NOTEBOOKS else [])
+    found = violations(page, axe, exclude=[SIDE_BAR] if name in NOTEBOOKS else [])
     assert not found
 
 
