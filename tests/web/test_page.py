@@ -84,7 +84,7 @@ def violations(page, axe, exclude=(), **options):
 # Each word of code is an element, and they would take most of the time. Their colours are the same
 # on all pages. These notebooks and the pages that are no notebooks have every kind of word.
 WITH_CODE = ("02-compilers", "05-hardware", "06-memory", "08-multi")
-# It lists all pages, and is nearly the same on each. Pages that are no notebooks are checked with it.
+# It lists all pages, and is nearly the same on each. The other pages are checked with it.
 SIDE_BAR = ".bd-sidebar-primary"
 PLAIN_CODE = "document.querySelectorAll('pre').forEach(e => { e.textContent = e.textContent })"
 
