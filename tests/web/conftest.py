@@ -72,24 +72,29 @@ class Visit:
 
 
 @pytest.fixture(scope="session")
-def context(browser):
-    """For tests that open many pages: what these share stays in its cache."""
+def tab(browser, address):
+    """The tab of most tests: a new one takes longer than most pages do."""
     with browser.new_context(viewport=VIEWPORT) as context:
-        yield context
+        yield Visit(context.new_page(), address)
 
 
 @pytest.fixture
-def visit(browser, address):
-    """Makes a tab; what goes wrong in any of them fails the test."""
-    tabs = []
+def visit(browser, address, tab):
+    """Gives the common tab, or one with options; what goes wrong in any of them fails the test."""
+    others = []
 
-    def make(context=None, **options):
-        own = {"viewport": VIEWPORT, **options}
-        page = context.new_page() if context else browser.new_page(**own)
-        tabs.append(Visit(page, address))
-        return tabs[-1]
+    def give(own=False, **options):
+        if not own and not options:
+            return tab
+        page = browser.new_page(**{"viewport": VIEWPORT, **options})
+        others.append(Visit(page, address))
+        return others[-1]
 
-    yield make
-    for tab in tabs:
-        tab.page.close()
-    assert not [problem for tab in tabs for problem in tab.problems]
+    yield give
+    for other in others:
+        other.page.close()
+    tab.page.mouse.move(0, 0)
+    tab.page.goto("about:blank")
+    problems = [problem for each in (tab, *others) for problem in each.problems]
+    tab.problems.clear()
+    assert not problems

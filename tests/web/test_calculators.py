@@ -263,7 +263,7 @@ PIPELINE = ("Turn 22 of 22", "Turn 2 of 22; open on stage 0: 2", "Turn 22 of 22"
     ids=["ring", "pipeline"],
 )
 def test_an_animation_can_be_paused_and_moved_by_keyboard(visit, name, texts, shape, counts):
-    page = visit().open("calculators/communication.html")
+    page = visit(own=True).open("calculators/communication.html")  # its clock is stopped
     player, shapes = page.locator(f"#{name}"), page.locator(f"#{name}-figure {shape}")
     text = player.locator("output")
     page.clock.install(time=0)

@@ -100,9 +100,9 @@ PLAIN_CODE = "document.querySelectorAll('pre').forEach(e => { e.textContent = e.
 
 
 @pytest.mark.parametrize("name", [*PLAIN, *NOTEBOOKS])
-def test_a_page_has_no_serious_fault_for_anyone(visit, context, axe, name):
+def test_a_page_has_no_serious_fault_for_anyone(visit, axe, name):
     """Also: nothing fails, and nothing comes from another host."""
-    page = visit(context).open(name)
+    page = visit().open(name)
     page.wait_for_load_state("networkidle")
     if name in NOTEBOOKS and not any(part in name for part in WITH_CODE):
         page.evaluate(PLAIN_CODE)
