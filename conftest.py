@@ -84,7 +84,7 @@ def scope(nodeid):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """For `pytest -n 2`: two lessons at once would disturb each other's measurements."""
+    """For `pytest -n`: two lessons at once would disturb each other's measurements."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByScope(LoadScopeScheduling):
