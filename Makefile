@@ -79,7 +79,7 @@ ifneq ($(filter frameworks,$(MAKECMDGOALS)),)
 export D2LPERF_FRAMEWORKS := $(or $(FRAMEWORK),all)
 test: frameworks
 endif
-# Three workers for two cores: the course runs in one of them (conftest.py), and some tests wait.
+# Three workers for two cores: the course has one (conftest.py), and many tests wait for processes.
 test: $(READY)
 	"$(RUN)" -m pytest -n 3 --no-loadscope-reorder $(PYTEST_ARGS)
 
