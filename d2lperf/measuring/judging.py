@@ -209,11 +209,13 @@ def _reason(
     isolated: bool,
 ) -> str:
     """Why it is not decided and what would help; else what a reader must know of the verdict."""
-    proven = variation.reason if variation and variation.proven else ""
+    varies = variation.reason if variation else ""
     if decision.verdict == NOT_DECIDED:
-        reason = variation.reason if variation else _undecided(rounds, found, margin, need)
-        return proven or reason + _advice(rounds, found, margin, need)
-    reasons = [proven] if proven else []
+        # No budget decides about a function that varies.
+        advice = "" if variation and variation.proven else _advice(rounds, found, margin, need)
+        return (varies or _undecided(rounds, found, margin, need)) + advice
+    # Also of a mere suspicion: the interval reaches to the slow level and says why.
+    reasons = [varies] if varies else []
     # The interval leaves out 1, so there is a difference, but perhaps not one of the programs.
     differs = found.high < 1 or found.low > 1
     small = abs(math.log(found.ratio)) <= math.log(1 + PLACEMENT)

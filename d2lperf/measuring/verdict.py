@@ -80,8 +80,8 @@ class Ratio(Timed):
         verdict: 'faster', 'slower', 'no difference', 'not decided' or 'baseline'.
         within: of 'no difference' the fraction that a difference does not exceed, such as 0.03;
             otherwise None.
-        reason: why it is not decided, which function varies, or what else could make so small a
-            difference; or "".
+        reason: why it is not decided, which function varies or may vary, or what else could make
+            so small a difference; or "".
         rounds, discarded: rounds that the ratio rests on, and those left out as disturbed.
         varies: the function that varies by itself, or "".
         levels_s: name -> (quiet, slow) seconds of one call; both the same where it does not vary.

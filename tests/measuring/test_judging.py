@@ -373,6 +373,13 @@ def test_a_suspicion_is_followed_up():
     assert not settled(found, 0.01)
 
 
+def test_a_suspicion_that_widens_a_decided_interval_is_named():
+    """Seen: 1.102 [1.099, 1.259], slower, without a word on the upper end."""
+    found = judge(slow_rounds([i % 9 == 0 for i in range(64)], 2.0, base=1.2e-3), "b", "a")
+    assert found.verdict == SLOWER and found.varies == "" and found.high > 1.5 * found.ratio
+    assert "'b' may vary by itself" in found.reason
+
+
 @pytest.mark.parametrize(("centre", "half", "enough"), [(0.0, 0.004, True), (0.0, 0.007, False)])
 def test_precise_is_half_a_per_cent(centre, half, enough):
     assert precise(judged(centre, half)) is enough
