@@ -214,7 +214,7 @@ def _reason(
         # No budget decides about a function that varies.
         advice = "" if variation and variation.proven else _advice(rounds, found, margin, need)
         return (varies or _undecided(rounds, found, margin, need)) + advice
-    # Also of a mere suspicion: the interval reaches to the slow level and says why.
+    # Also of a mere suspicion: it can widen the interval, as far as the slow level.
     reasons = [varies] if varies else []
     # The interval leaves out 1, so there is a difference, but perhaps not one of the programs.
     differs = found.high < 1 or found.low > 1
