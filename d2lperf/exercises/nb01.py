@@ -69,10 +69,7 @@ def check_paired_ratio(paired_ratio: Callable[[np.ndarray, np.ndarray], float]) 
         if got is None:
             return failed(f"{where.capitalize()} you return {show(found)}, which is no number.")
         if not abs(got / 1.10 - 1) <= 0.01:
-            return failed(
-                f"B takes 1.100 times as long as A, and {where} your estimate is {got:.3f}; "
-                "it should be within 1 %."
-            )
+            return failed(f"{where.capitalize()} your estimate is off by more than 1 %: {got:.3f}.")
     a_s, b_s = cases[1][1]
     there, back = float(paired_ratio(a_s, b_s)), float(paired_ratio(b_s, a_s))
     if not math.isclose(there * back, 1, rel_tol=1e-9):

@@ -406,8 +406,8 @@ def _run_graph_feedback(run_graph: Callable) -> Feedback:
         wrong = [name for name in right if found[name] != right[name]]
         if wrong:
             return failed(
-                f"task {wrong[0]!r} has another result than in a sequential run: it must get the "
-                "results of its needs, in their order"
+                f"task {wrong[0]!r} has the result {show(found[wrong[0]])}, another one than in a "
+                "sequential run: it must get the results of its needs, in their order"
             )
 
     problem = _waits_for_a_level(run_graph)

@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional as F
 
 from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
-from d2lperf.exercises.values import as_list, as_number, as_whole, close, off
+from d2lperf.exercises.values import as_list, as_number, close, off
 
 __all__ = [
     "Wires",
@@ -378,9 +378,9 @@ def check_smallest_part(smallest_part: Callable[..., int]) -> Feedback:
     ):
         found = smallest_part(target, n, image_s, nbytes, bandwidth, start_s)
         call = gave(found, smallest_part, target, n, image_s, nbytes, bandwidth, start_s)
-        part = as_whole(found)
-        if part is None:
-            return failed(f"{call}; images are a whole number (an int)")
+        part = as_number(found)
+        if part is None or not float(part).is_integer():
+            return failed(f"{call}; images are a whole number")
         if part < 1:
             return failed(f"{call}; at least one image is needed")
         sending_s = start_s + 2 * (n - 1) / n * nbytes / bandwidth

@@ -425,6 +425,37 @@ def computer(ax):
         box(ax, x, 210, w, 40, name, PURPLE, 12)
 
 
+@drawing(338)
+def five_frameworks(ax):
+    """Five rows, one for each framework, with what it goes through, the record that it makes, what
+    rewrites the record, and what runs in the end. torch.compile and JAX generate code; TensorFlow,
+    MXNet and ONNX Runtime run kernels that were compiled with them.
+    """
+    rows = {
+        "torch.compile": (
+            "bytecode",
+            "graph",
+            "AOTAutograd,\nInductor",
+            "new loops in\nC++ or Triton",
+        ),
+        "JAX": ("a call", "jaxpr", "XLA", "new machine\ncode"),
+        "TensorFlow": ("source,\nthen a call", "graph", "Grappler", "its kernels"),
+        "MXNet": ("a call", "graph", "memory plan", "its kernels"),
+        "ONNX Runtime": ("torch.export", "ONNX file", "session", "its kernels"),
+    }
+    colours = ORANGE, SKY, GREEN, GREY
+    for k, title in enumerate(("goes through", "records", "rewrites", "runs")):
+        write(ax, 196 + 152 * k, 20, title, bold=True)
+    for i, (name, stages) in enumerate(rows.items()):
+        y = 40 + 60 * i
+        write(ax, 122, y + 22, name, ha="right")
+        for k, (stage, colour) in enumerate(zip(stages, colours)):
+            x = 134 + 152 * k
+            box(ax, x, y, 124, 44, stage, RED if stage.startswith("new") else colour, 10.5)
+            if k:
+                arrow(ax, (x - 28, y + 22), (x, y + 22))
+
+
 @drawing(250)
 def float_formats(ax):
     """Bits of three number formats, to scale. float32: 1 sign, 8 exponent and 23 fraction bits.

@@ -313,6 +313,12 @@ def loss_factor(own, sizes):
 """,
     ],
     "smallest_part": [
+        # NumPy's ceil gives a float
+        """\
+def smallest_part(target, n, image_s, nbytes, bandwidth, start_s):
+    sending_s = start_s + 2 * (n - 1) / n * nbytes / bandwidth
+    return max(1.0, np.ceil(target / (1 - target) * sending_s / image_s - 1e-9))
+""",
         # one by one
         """\
 def smallest_part(target, n, image_s, nbytes, bandwidth, start_s):
