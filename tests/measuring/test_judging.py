@@ -292,16 +292,18 @@ def test_what_hits_both_is_nobodys_own(pattern, factor):
     assert found.levels_s["b"][0] == found.levels_s["b"][1]
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(st.integers(0, 2**32), st.floats(0.05, 0.6))
-def test_what_hits_one_or_the_other_by_chance_is_nobodys_own(seed, share):
-    chance = np.random.default_rng(seed)
-    hit = chance.random((2, 80)) < share
-    lower = {
-        name: [(1e-3, 1.5e-3) if slow else (1e-3, 1e-3) for slow in hits]
-        for name, hits in zip("ab", hit)
-    }
-    assert not judge(with_pairs(lower), "b", "a").varies
+@pytest.mark.parametrize("share", [0.05, 0.2, 0.4, 0.6])
+def test_what_hits_one_or_the_other_by_chance_is_hardly_ever_its_own(share):
+    """In 2 of 1000 cases at most, by PROVEN_P for either function; here 300 fixed ones."""
+    chance, alarms = np.random.default_rng(0), 0
+    for _ in range(300):
+        hit = chance.random((2, 80)) < share
+        lower = {
+            name: [(1e-3, 1.5e-3) if slow else (1e-3, 1e-3) for slow in hits]
+            for name, hits in zip("ab", hit)
+        }
+        alarms += judge(with_pairs(lower), "b", "a").varies != ""
+    assert alarms <= 2  # 0.6 expected
 
 
 def test_a_varying_function_without_samples_still_has_a_slow_level():
