@@ -62,7 +62,17 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="status 1 where a target is missed")
     options = parser.parse_args()
 
-    names = "ROUNDS", "Wire", "others", "finish", "servers", "every_worker_serves", "ring"
+    names = (
+        "ROUNDS",
+        "Wire",
+        "others",
+        "finish",
+        "servers",
+        "every_worker_serves",
+        "reduce_scatter",
+        "all_gather",
+        "ring",
+    )
     code = shown("09-collectives", *names, "all_sizes")
     ways = {SERVER: code.servers, "every worker serves": code.every_worker_serves}
     ways |= {RING: code.ring, LIBRARY: library}

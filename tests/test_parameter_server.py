@@ -27,10 +27,15 @@ from shown import shown
 
 from d2lperf import LaunchTimeout, WorkerError, launch
 
-WAYS = shown("09-collectives", "Wire", "others", "finish", "servers", "every_worker_serves", "ring")
+WAYS = shown(
+    "09-collectives",
+    *("Wire", "others", "finish", "servers", "every_worker_serves"),
+    *("reduce_scatter", "all_gather", "ring"),
+)
 CODE = shown(
     "09b-parameter-servers",
-    *("Table", "push", "pull", "serve", "start_server", "ask", "Store", "connect"),
+    *("Table", "push", "pull", "check", "wait_while"),
+    *("serve", "start_server", "ask", "Store", "connect"),
 )
 PROMPT_S = 5  # "at once", on a busy machine
 LONG_S = 60  # a patience that nobody should have to use up
@@ -59,9 +64,15 @@ def meaning(code):
 @pytest.mark.parametrize(
     ("study", "names"),
     [
-        ("deeper/09-slow-network", ("others", "finish", "servers", "ring")),
-        ("deeper/09-trees", ("finish", "ring")),
-        ("deeper/09-topology", ("others", "finish", "servers", "ring")),
+        (
+            "deeper/09-slow-network",
+            ("others", "finish", "servers", "reduce_scatter", "all_gather", "ring"),
+        ),
+        ("deeper/09-trees", ("finish", "reduce_scatter", "all_gather", "ring")),
+        (
+            "deeper/09-topology",
+            ("others", "finish", "servers", "reduce_scatter", "all_gather", "ring"),
+        ),
     ],
 )
 def test_a_study_repeats_the_notebooks_code_unchanged(study, names):

@@ -159,8 +159,9 @@ def network_of(script):
 
 
 def marked_lines():
-    """Both scripts as one text: - for one device only, + for several, without the network."""
+    """Both scripts as one text, without network and workarounds: - one device only, + several."""
     texts = [script.read_text().splitlines() for script in (SINGLE, DDP)]
+    texts[1] = [line for line in texts[1] if "# workaround" not in line]
     lines = list(difflib.unified_diff(*texts, lineterm="", n=1000))[3:]
     network = [line.startswith(" class Residual") for line in lines].index(True)
     main = [line.startswith(" def main") for line in lines].index(True)

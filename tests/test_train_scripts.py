@@ -1,4 +1,7 @@
-"""The slow and the fast training script: equal losses; notebook 10 leads from one to the other."""
+"""The slow and the fast training script: equal losses; notebook 10 leads from one to the other.
+
+Notebook 10b and a study go on from the fast one.
+"""
 
 import ast
 import importlib.util
@@ -14,6 +17,7 @@ from fresh import run_python
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 SLOW, FAST = NOTEBOOKS / "train_slow.py", NOTEBOOKS / "train_fast.py"
 NOTEBOOK = NOTEBOOKS / "10-a-script-made-fast.ipynb"
+GOES_ON = "10b-more-devices.ipynb", "deeper/10-compiling-the-script.ipynb"
 MOST_CHANGED_LINES = 10  # of a diff
 
 
@@ -105,12 +109,19 @@ def test_the_notebook_shows_and_carries_the_slow_script(notebook):
     assert sum(text in source for source in code_of(notebook)) == 1
 
 
-def test_no_diff_is_long(notebook):
-    diffs = diffs_of(notebook)
-    assert len(diffs) >= 10
-    for name, _, diff in diffs:
+@pytest.mark.parametrize("name", GOES_ON)
+def test_what_goes_on_carries_the_fast_script(name):
+    text = FAST.read_text(encoding="utf-8").strip()
+    assert sum(text in source for source in code_of(nbformat.read(NOTEBOOKS / name, 4))) == 1
+
+
+@pytest.mark.parametrize(("name", "least"), [(NOTEBOOK.name, 8), (GOES_ON[0], 4)])
+def test_no_diff_is_long(name, least):
+    diffs = diffs_of(nbformat.read(NOTEBOOKS / name, 4))
+    assert len(diffs) >= least
+    for diff_name, _, diff in diffs:
         changed = [line for line in diff.splitlines() if line[:1] in "+-"]
-        assert len(changed) <= MOST_CHANGED_LINES, name
+        assert len(changed) <= MOST_CHANGED_LINES, diff_name
 
 
 def test_the_diffs_lead_from_the_slow_to_the_fast_script(notebook, tools):

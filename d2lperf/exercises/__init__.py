@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import html
 import linecache
+import re
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ _SIGNS = {
     "passed": ("\N{CHECK MARK}", "#009e73"),
     "failed": ("\N{MULTIPLICATION SIGN}", "#d55e00"),
 }
+
+
+_NUMPY_NUMBER = re.compile(r"\bnp\.(?:float|int)\d+\(([^()]*)\)")
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,8 @@ def checker(check: Callable[..., Feedback]) -> Callable[..., Feedback]:
 def show(value: Any, limit: int = 60) -> str:
     """Return a value as one short line of text; of arrays and tensors only shape and dtype.
 
+    NumPy's numbers look like Python's.
+
     Args:
         value: anything that a learner handed in.
         limit: longest text, in characters.
@@ -159,7 +165,7 @@ def show(value: Any, limit: int = 60) -> str:
     if shape is not None and dtype is not None and len(shape) > 0:
         return f"{type(value).__name__} of shape {tuple(shape)} and dtype {dtype}"
     try:
-        text = " ".join(repr(value).split())
+        text = " ".join(_NUMPY_NUMBER.sub(r"\1", repr(value)).split())
     except Exception as error:  # a learner's own class may have a broken repr
         text = f"a {type(value).__name__} whose repr raises {type(error).__name__}"
     return text if len(text) <= limit else text[: limit - 3] + "..."

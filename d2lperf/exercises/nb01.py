@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
-from d2lperf.exercises.values import as_list, as_number, as_whole
+from d2lperf.exercises.values import as_list, as_number, as_whole, close, off
 from d2lperf.measuring.results import Comparison
 from d2lperf.measuring.rounds import Rounds
 
@@ -66,16 +66,20 @@ def check_paired_ratio(paired_ratio: Callable[[np.ndarray, np.ndarray], float]) 
     for where, (a_s, b_s) in cases:
         found = paired_ratio(a_s.copy(), b_s.copy())
         got = as_number(found)
+        call = f"{len(a_s)} pairs {where}: you return {show(found)}"
         if got is None:
-            return failed(f"{where.capitalize()} you return {show(found)}, which is no number.")
+            return failed(f"{call}, which is no number.")
         if not abs(got / 1.10 - 1) <= 0.01:
-            return failed(f"{where.capitalize()} your estimate is off by more than 1 %: {got:.3f}.")
-    a_s, b_s = cases[1][1]
-    there, back = float(paired_ratio(a_s, b_s)), float(paired_ratio(b_s, a_s))
-    if not math.isclose(there * back, 1, rel_tol=1e-9):
+            return failed(
+                f"{call}, which is {off(got, 1.10)} by more than 1 %. Wanted is the time of B "
+                "relative to A."
+            )
+    a_s, b_s = np.array([2.0, 2.0, 2.0, 2.0]), np.array([3.0, 2.0, 2.5, 6.0])
+    there, back = paired_ratio(a_s.copy(), b_s.copy()), paired_ratio(b_s.copy(), a_s.copy())
+    if not close(back, 1 / (as_number(there) or math.inf)):
         return failed(
-            f"Swapping A and B should give the inverse, but B : A is {there:.6f} and A : B is "
-            f"{back:.6f}: their product is off 1 by {there * back - 1:.1g}."
+            f"For A's times {a_s.tolist()} and B's times {b_s.tolist()} you return {show(there)}; "
+            f"with A and B swapped {show(back)}, which is not the inverse."
         )
     return passed("Drift, interruptions and the order of the two leave your ratio alone.")
 
@@ -137,26 +141,22 @@ def check_time_job(time_job: Callable[[SimulatedQueue, float, int], float]) -> F
         device = SimulatedQueue(pending_s)
         found = time_job(device, job_s, n)
         got = as_number(found)
+        call = f"On {state}, {n} jobs of 1 ms each: you return {show(found)}"
         if got is None:
-            return failed(f"On {state} you return {show(found)}, which is no number of seconds.")
+            return failed(f"{call}, which is no number of seconds.")
         if device.launched != n:
-            return failed(f"{n} jobs were asked for, but {device.launched} were launched.")
+            return failed(f"{call}, but {device.launched} jobs were launched.")
         expected = job_s + device.launch_s / n
-        if got < 0.999 * expected:
-            return failed(
-                f"On {state}, {n} jobs of 1 ms each: you report {got * 1e3:.3f} ms a job. "
-                "The clock was read before the work was done."
-            )
-        if got > 1.5 * expected:
-            return failed(
-                f"On {state}, {n} jobs of 1 ms each: you report {got * 1e3:.3f} ms a job. "
-                "Somebody else's work is in your time."
-            )
-        if got > 1.001 * expected:
-            return failed(
-                f"On {state}, {n} jobs of 1 ms each: you report {got * 1e3:.3f} ms a job. "
-                "The device is idle while the next job is being ordered."
-            )
+        if close(got, expected):
+            continue
+        if got < expected:
+            return failed(f"{call}, too small. Was all work done when the clock was read?")
+        question = "Is this the time of one job?"
+        if got < 1.5 * expected:
+            question = "Does the device wait while the next job is being ordered?"
+        elif pending_s:
+            question = "Is somebody else's work in your time?"
+        return failed(f"{call}, too large. {question}")
     return passed("You charge yourself with all of your jobs and none of anybody else's.")
 
 
@@ -170,20 +170,24 @@ def check_turns(turns: Callable[[int, random.Random], list[str]]) -> Feedback:
     Args:
         turns: function of a number of rounds and a `random.Random` that returns the orders.
     """
-    n = 200
-    found = turns(n, random.Random(0))
-    got = _orders(found)
-    if got is None or len(got) != n:
-        return failed(f"turns({n}, rng) should be a list of {n} strings, not {show(found)}.")
-    problem = next(filter(None, map(_not_mirrored, got)), None) or _not_by_chance(got)
-    if problem:
-        return failed(problem)
-    if got != _orders(turns(n, random.Random(0))):
-        return failed("Two generators with the same seed give two schedules: use only rng.")
+    for n in (7, 200):
+        found = turns(n, random.Random(0))
+        got = _orders(found)
+        call = f"turns({n}, rng) gave {show(found if got is None else got)}"
+        if got is None or len(got) != n:
+            return failed(f"{call}; wanted is a list of {n} strings.")
+        problem = next(filter(None, map(_not_mirrored, got)), "")
+        if not problem and n > 100:
+            problem = _not_by_chance(got)
+        if problem:
+            return failed(f"{call}: {problem}")
+    again = _orders(turns(n, random.Random(0)))
+    if got != again:
+        return failed(f"{call}, and {show(again)} with the same seed: use only rng.")
     if got == _orders(turns(n, random.Random(1))):
         return failed(
-            "Two generators with different seeds give the same schedule: a disturbance in step "
-            "with it would always hit the same side. Let rng choose."
+            f"{call}, and the same with another seed: a disturbance in step with it would always "
+            "hit the same side. Let rng choose."
         )
     return passed("A steady drift cancels in every round, and nothing can fall into step with it.")
 
@@ -191,18 +195,20 @@ def check_turns(turns: Callable[[int, random.Random], list[str]]) -> Feedback:
 def _orders(found: object) -> list[str] | None:
     """The orders of the rounds as strings, also where a round is a list of letters."""
     rounds = as_list(found)
-    return None if rounds is None else ["".join(map(str, order)) for order in rounds]
+    if rounds is None:
+        return None
+    return ["".join(map(str, as_list(order) or [order])) for order in rounds]
 
 
 def _not_mirrored(order: str) -> str:
     """What is wrong with the order of one round; "" where nothing is."""
     if sorted(order) != list("AABB"):
-        return f"A round has two turns of each, but yours holds {show(order)}."
+        return f"a round has two turns of each, but one is {show(order)}."
     later = sum(slot for slot, who in enumerate(order) if who == "A")
     if later == 3:  # slots 0 to 3: each has half of their sum
         return ""
     who = "A" if later > 3 else "B"
-    return f"In {show(order)} a steady drift does not cancel: {who} runs later."
+    return f"in {show(order)} a steady drift does not cancel: {who} runs later."
 
 
 def _not_by_chance(orders: list[str]) -> str:
@@ -210,19 +216,19 @@ def _not_by_chance(orders: list[str]) -> str:
     n, mirrored = len(orders), orders.count("BAAB")
     if not n // 4 <= mirrored <= n - n // 4:
         return (
-            f"{mirrored} of {n} rounds are BAAB and {n - mirrored} ABBA: what a bent drift leaves "
-            "always hits the same side. Both should be about as frequent."
+            f"{max(mirrored, n - mirrored)} of {n} rounds have the same order: what a bent drift "
+            "leaves nearly always hits the same side."
         )
     for period in range(1, 9):
         if orders[period:] == orders[:-period]:
             return (
-                f"Your rounds repeat after {period}: {show(orders[:4])}... A disturbance of the "
-                "same period always hits the same side. Let rng choose each round."
+                f"the rounds repeat after {period}. A disturbance of the same period always hits "
+                "the same side. Let rng choose each round."
             )
     changes = sum(a != b for a, b in itertools.pairwise(orders))
     if changes < n // 4:
         return (
-            f"In {n} rounds the order changes {changes} time(s): a bent drift hits whole stretches "
+            f"in {n} rounds the order changes {changes} time(s): a bent drift hits whole stretches "
             "on the same side. Let rng choose each round."
         )
     return ""
@@ -302,20 +308,21 @@ def check_rounds_needed(rounds_needed: Callable[[int, float, float], int]) -> Fe
     """
     # Where a case comes out at a whole number its arguments are powers of two, or two right
     # formulas might round to two answers.
-    cases = [
-        ((12, 0.03125, 0.015625), 48, "Half the width does not come at twice the work."),
-        ((24, 0.012, 0.005), 139, "Round up: one round fewer and the interval is too wide."),
-        ((16, 0.004, 0.020), 6, "Below six rounds there is no 95 % interval at all."),
-        ((8, 0.050, 0.0041), 1190, "The width goes with the square root of the number."),
-    ]
-    for arguments, expected, why in cases:
+    cases = [((12, 0.03125, 0.015625), 48), ((24, 0.012, 0.005), 139)]
+    cases += [((16, 0.004, 0.020), 6), ((8, 0.050, 0.0041), 1190)]
+    for arguments, expected in cases:
         found = rounds_needed(*arguments)
-        call = gave(found, rounds_needed, *arguments)
-        number = as_number(found)
-        if number is None or number < expected - 1e-9:
-            return failed(f"{call}. {why}")
-        if number > expected + 1e-9:
+        call, number = gave(found, rounds_needed, *arguments), as_whole(found)
+        if number is None or number < 1:
+            return failed(f"{call}; wanted is a whole number of rounds.")
+        if number > expected:
             return failed(f"{call}, which is more than needed.")
-        if as_whole(found) is None:
-            return failed(f"{call}, which is not of an integer type; rounds are counted.")
+        if number < expected:
+            n, half_width, target = arguments
+            width = half_width * math.sqrt(n / number)
+            if width <= target:
+                return failed(f"{call}, too few rounds for a 95 % interval.")
+            return failed(
+                f"{call}; with so many rounds the half-width is {width:.6g}, more than {target:g}."
+            )
     return passed("You plan by the width, before you have seen the result.")

@@ -72,6 +72,19 @@ def _same(found: Any, wanted: torch.Tensor) -> bool:
     )
 
 
+def _told(value: Any) -> str:
+    """A result as text: of a small tensor its numbers."""
+    small = isinstance(value, torch.Tensor) and value.numel() <= 8
+    return str(value.tolist()) if small else show(value)
+
+
+def _differs(found: Any, wanted: torch.Tensor) -> str:
+    """What is wrong with a result, without the right one."""
+    if not isinstance(found, torch.Tensor) or found.shape != wanted.shape:
+        return "which has not the shape of the network's result"
+    return f"which differs from the network's result by up to {(found - wanted).abs().max():.1g}"
+
+
 def _plural(n: int, noun: str) -> str:
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
@@ -129,9 +142,13 @@ def check_hybridise(hybridise: Callable[[nn.Module, torch.Tensor], Callable]) ->
     with _fresh_compiler():
         fast = hybridise(net, example)
         if not callable(fast):
-            return failed(f"hybridise must return something to call, but got {show(fast)}")
-        if not _same(fast(example), net(example)):
-            return failed("on the example itself the result is not that of the network given")
+            return failed(f"hybridise(net, x) gave {show(fast)}, which cannot be called")
+        found = fast(example)
+        if not _same(found, net(example)):
+            return failed(
+                f"called with the example, a batch of {len(example)}, what hybridise(net, x) "
+                f"returned gives {show(found)}, {_differs(found, net(example))}"
+            )
         for x in others:
             try:
                 found = fast(x)
@@ -143,15 +160,16 @@ def check_hybridise(hybridise: Callable[[nn.Module, torch.Tensor], Callable]) ->
                 )
             if not _same(found, net(x)):
                 return failed(
-                    f"right on the example, wrong on other images (a batch of {len(x)}): "
-                    "what was computed once must not be kept"
+                    f"right on the example (a batch of {len(example)}), but other images, a batch "
+                    f"of {len(x)}, give {show(found)}, {_differs(found, net(x))}: what was "
+                    "computed once must not be kept"
                 )
         calls = _python_layers(lambda: fast(others[0]))
         eager = _python_layers(lambda: net(others[0]))
     if calls > 1:
         return failed(
-            f"the results are right, but Python still runs {_plural(calls, 'forward method')} of "
-            f"layers in one call (the network as given: {eager})"
+            f"the results are right, but for a batch of {len(others[0])} Python still runs "
+            f"{_plural(calls, 'forward method')} of layers (the network as given: {eager})"
         )
     return passed(f"Equal results, and Python runs {calls} of the network's {eager} forwards.")
 
@@ -207,12 +225,14 @@ def check_conversions(outcome: Mapping[tuple[str, str], str]) -> Feedback:
         return failed(f"no prediction for {missing[0]}; wanted are {len(wanted)} of them")
     for key in wanted:
         if outcome[key] not in OUTCOMES:
-            return failed(f"{key}: {outcome[key]!r} is none of {', '.join(map(repr, OUTCOMES))}")
+            return failed(f"{key}: {outcome[key]!r} is none of the task's {len(OUTCOMES)} outcomes")
     wrong = [k for k in wanted if outcome[k] != _outcome(k[1], modules[k[0]])]
     if wrong:
         return failed(
             f"{len(wrong)} of {len(wanted)} are not what happens; look again at "
-            + " and at ".join(f"{tool} of .{conversion}()" for conversion, tool in wrong[:2])
+            + " and at ".join(
+                f"{tool} of .{c}() (you say {outcome[c, tool]!r})" for c, tool in wrong[:2]
+            )
         )
     return passed("All six as they happen here.")
 
@@ -236,10 +256,9 @@ def check_branch(flip_whole: Callable[[torch.Tensor], torch.Tensor]) -> Feedback
     for x, right in zip(inputs, wanted):
         found = flip_whole(x.clone())
         if not _same(found, right):
-            told = found.tolist() if isinstance(found, torch.Tensor) else show(found)
             return failed(
-                f"flip_whole({x.tolist()}) gave {told}; the sum is {x.sum().item():g}, and flip "
-                "decides by the sum alone, for all entries"
+                f"flip_whole({x.tolist()}) gave {_told(found)}; the sum is {x.sum().item():g}, and "
+                "flip decides by the sum alone, for all entries"
             )
     with _fresh_compiler():
         whole = torch.compile(flip_whole, backend="eager", fullgraph=True)
@@ -250,8 +269,12 @@ def check_branch(flip_whole: Callable[[torch.Tensor], torch.Tensor]) -> Feedback
                 "the values are right, but it does not fit into one graph: with fullgraph=True "
                 f"torch.compile raises {type(error).__name__}"
             )
-        if not all(map(_same, results, wanted)):
-            return failed("right when interpreted, wrong when compiled")
+        for x, found, right in zip(inputs, results, wanted):
+            if not _same(found, right):
+                return failed(
+                    f"flip_whole({x.tolist()}) is right when interpreted, but gives {_told(found)} "
+                    "when compiled"
+                )
 
         class Module(nn.Module):
             def forward(self, x):
@@ -260,9 +283,16 @@ def check_branch(flip_whole: Callable[[torch.Tensor], torch.Tensor]) -> Feedback
         try:
             exported = torch.export.export(Module(), (inputs[0],), strict=False).module()
         except Exception as error:
-            return failed(f"torch.export refuses it: {type(error).__name__}")
-        if not _same(exported(inputs[1]), wanted[1]):
-            return failed("the exported program takes the path of its example for other inputs too")
+            return failed(
+                f"the values are right, but torch.export with the example {inputs[0].tolist()} "
+                f"raises {type(error).__name__}"
+            )
+        found = exported(inputs[1])
+        if not _same(found, wanted[1]):
+            return failed(
+                f"exported with the example {inputs[0].tolist()}, flip_whole gives {_told(found)} "
+                f"for {inputs[1].tolist()}: it takes the path of its example"
+            )
     return passed("Both ways in one graph: nothing is left for Python to decide.")
 
 
@@ -325,14 +355,15 @@ def check_mean_once(mean_once: Callable[[Callable], Callable]) -> Feedback:
             x, runs = torch.arange(4.0 * size).reshape(size, 4), backend.runs
             found = compiled(x)
             if not _same(found, x.mean(0)):
-                told = found.tolist() if isinstance(found, torch.Tensor) else show(found)
                 return failed(
-                    f"a batch of shape {tuple(x.shape)} gave {told}, which is not the mean over "
-                    "the batch"
+                    f"the batch {x.tolist()} gave {_told(found)}, which is not the mean over the "
+                    "batch"
                 )
             counts.append(len(backend.graphs))
             if counts[-1] == 0:
-                return failed("the results are right, but the backend was never given a graph")
+                return failed(
+                    f"a batch of {size} gave the right mean, but the backend was given no graph"
+                )
             if backend.runs == runs:
                 return failed(
                     f"the batch of {size} ran without a graph, in eager mode: the one graph is to "
@@ -375,8 +406,10 @@ def check_calls_needed(calls_needed: Callable[[float, float, float], float]) -> 
             continue
         call = gave(found, calls_needed, *times)
         n = as_number(found)
-        if n is None or n < 1 or math.isinf(n):
-            return failed(f"{call}; compare the total of n calls with n eager calls")
+        if n is None or n < 1:
+            return failed(f"{call}; wanted is a number of calls, at least one")
+        if math.isinf(n):
+            return failed(f"{call}, but some number of calls takes less in total than eager calls")
         first_s, eager_s, later_s = times
         compiled_s = first_s + (n - 1) * later_s
         why = f"{n:g} calls take {compiled_s:g} s compiled, {n * eager_s:g} s eager"

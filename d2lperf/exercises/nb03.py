@@ -215,12 +215,12 @@ def check_waits(waits: Callable[..., tuple[float, float]]) -> Feedback:
             readings.append(mirror.clock())
         wanted = tuple(b - a for a, b in itertools.pairwise(readings))
         found = waits(engine, _task, n, k, engine.clock)
-        if engine.issued != n:
-            return failed(f"{n} tasks were to be ordered, and {engine.issued} were")
         what = f"{n} tasks of {task_s:g} s, ordered in {order_s:g} s each, k = {k}"
+        if engine.issued != n:
+            return failed(f"{what}: you return {show(found)} after {engine.issued} orders")
         pair = as_list(found, 2)
         if pair is None or None in map(as_number, pair):
-            return failed(f"{what}: return two numbers, not {show(found)}")
+            return failed(f"{what}: you return {show(found)}; wanted are two numbers")
         waits_for = ("result k", "everything")
         for one, right, which in zip(pair, wanted, waits_for):
             if not close(one, right):
@@ -258,7 +258,10 @@ def check_share_before(share_before: Callable[..., float]) -> Feedback:
         found = share_before(order, engine.synchronize, engine.clock)
         wanted = 1.0 if eager or not task_s else order_s / (order_s + task_s)
         if engine.issued != 1:
-            return failed(f"{name}: order() was called {engine.issued} times, not once")
+            return failed(
+                f"{name}: you return {show(found)} after {engine.issued} calls of order(); wanted "
+                "is one call"
+            )
         if not close(found, wanted):
             times = f"order takes {task_s if eager else order_s:g} s"
             times += f", its work {task_s:g} s in all"
@@ -308,6 +311,15 @@ class _AskingFactories(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
+def _kinds(found: Any) -> str:
+    """A result as text, with the kind of what is no number: tensors on a device are not asked."""
+    if isinstance(found, torch.Tensor):
+        return f"a {type(found).__name__.strip('_')}"
+    if not isinstance(found, (tuple, list)):
+        return show(found)
+    return f"({', '.join('a tensor' if isinstance(v, torch.Tensor) else show(v) for v in found)})"
+
+
 @checker
 def check_never_asks(best_and_mean: Callable[[Iterator[torch.Tensor]], Any]) -> Feedback:
     """Check a summary of losses that asks the device once.
@@ -325,21 +337,15 @@ def check_never_asks(best_and_mean: Callable[[Iterator[torch.Tensor]], Any]) -> 
             found = best_and_mean(losses)
         asked = list(_OnDevice.asked)
         with _compat.plain_calls():
-            if isinstance(found, torch.Tensor) or any(
-                isinstance(value, torch.Tensor) for value in as_list(found) or []
-            ):
-                return failed("return two Python floats, not tensors")
-        pair = as_list(found, 2)
-        if pair is None or not all(isinstance(v, (float, np.floating)) for v in pair):
-            return failed(f"return two Python floats, not {show(found)}")
+            pair = None if isinstance(found, torch.Tensor) else as_list(found, 2)
+            told = f"for the losses {show(values)} you return {_kinds(found)}"
+            if pair is None or not all(isinstance(v, (int, float, np.floating)) for v in pair):
+                return failed(f"{told}; wanted are two Python floats")
         numbers = [v for v in values if not math.isnan(v)]
         wanted = (min(numbers), sum(numbers) / len(numbers))
         for one, right, which in zip(pair, wanted, ("smallest", "mean")):
             if not math.isclose(one, right, rel_tol=1e-5):
-                return failed(
-                    f"for the losses {show(values)} you return {show(found)}: {one:g} as the "
-                    f"{which} is {off(one, right)}"
-                )
+                return failed(f"{told}: {one:g} as the {which} is {off(one, right)}")
         if len(asked) > 1:
             most = max(sorted(set(asked)), key=asked.count)
             return failed(
@@ -357,9 +363,21 @@ class _Log:
 
     def __init__(self):
         self.before: list[set[int]] = []  # for each task the tasks that it waits for, direct ones
-        self.tasks: list[tuple[Any, tuple]] = []
+        self.tasks: list[tuple[tuple[str, Any], tuple]] = []  # (stream, what), arguments
 
-    def add(self, task: Any, arguments: tuple, after: Iterable[int]) -> int:
+    def __str__(self) -> str:
+        texts = []
+        for stream in ("copying", "computing"):
+            given = [
+                f"{getattr(what, '__name__', what).strip('_')}({', '.join(map(show, arguments))})"
+                for (name, what), arguments in self.tasks
+                if name == stream
+            ]
+            more = ", ..." if len(given) > 4 else ""
+            texts.append(f"the {stream} stream got {', '.join(given[:4]) or 'nothing'}{more}")
+        return "; ".join(texts)
+
+    def add(self, task: tuple[str, Any], arguments: tuple, after: Iterable[int]) -> int:
         self.tasks.append((task, arguments))
         self.before.append(set(after))
         return len(self.tasks) - 1
@@ -378,22 +396,22 @@ class _LoggedStream:
         self._log, self._name = log, name
         self._last: int | None = None
 
-    def _add(self, task: Any, arguments: tuple = (), after: tuple = ()) -> int:
+    def _add(self, what: Any, arguments: tuple = (), after: tuple = ()) -> int:
         last = () if self._last is None else (self._last,)
-        number = self._log.add(task, arguments, (*last, *after))
+        number = self._log.add((self._name, what), arguments, (*last, *after))
         self._last = number
         return number
 
     def issue(self, fn: Callable, *arguments: Any, name: str | None = None) -> _LoggedResult:
-        return _LoggedResult(self._add((self._name, fn), arguments))
+        return _LoggedResult(self._add(fn, arguments))
 
     def record_event(self) -> _LoggedResult:
-        return _LoggedResult(self._add("event"))
+        return _LoggedResult(self._add("record_event"))
 
     def wait_event(self, event: Any) -> None:
         if not isinstance(event, _LoggedResult):
             raise AssertionError(f"wait_event takes what record_event returned, not {show(event)}")
-        self._add("wait", after=(event.task,))
+        self._add("wait_event", after=(event.task,))
 
     def synchronize(self) -> None:
         raise AssertionError("synchronize() makes the host wait; use events between the streams")
@@ -402,6 +420,9 @@ class _LoggedStream:
 class _LoggedResult:
     def __init__(self, task: int):
         self.task = task
+
+    def __repr__(self) -> str:
+        return f"<promise {self.task}>"
 
     def wait(self, *why: str) -> None:
         raise AssertionError("wait() makes the host wait; use events between the streams")
@@ -415,6 +436,22 @@ def _copy() -> None:
 
 def _compute() -> None:
     """Stands for the computation."""
+
+
+def _wrong_order(log: _Log, copies: Sequence[int], computes: Sequence[int]) -> str:
+    """What may go wrong, or cannot overlap, in this order; "" where nothing."""
+    n = len(copies)
+    for i in range(n):
+        if not log.precedes(copies[i], computes[i]):
+            return f"Computation {i} may read its buffer before copy {i} has arrived"
+        if i + 2 < n and not log.precedes(computes[i], copies[i + 2]):
+            return f"Copy {i + 2} may overwrite buffer {i % 2} while computation {i} reads it"
+        if i + 1 < n and log.precedes(computes[i], copies[i + 1]):
+            return (
+                f"This is safe, but copy {i + 1} always waits for computation {i}, which uses the "
+                "other buffer: nothing overlaps"
+            )
+    return ""
 
 
 @checker
@@ -434,28 +471,18 @@ def check_two_buffers(two_buffers: Callable[..., list]) -> Feedback:
             for name, fn in (("copying", _copy), ("computing", _compute))
         }
         copies, computes = found["copying"], found["computing"]
-        wanted = [(buffers[i % 2], hosts[i]) for i in range(n)]
+        wanted, what = [(buffers[i % 2], hosts[i]) for i in range(n)], f"with {n} batches {log}"
         if [log.tasks[i][1] for i in copies] != wanted:
-            return failed(
-                f"with {n} batches: the copying stream is to copy host i into buffers[i % 2], in "
-                "this order"
-            )
+            return failed(f"{what}. Wanted is a copy of each host i into buffers[i % 2], in order")
         if [log.tasks[i][1] for i in computes] != [(buffer,) for buffer, _ in wanted]:
+            return failed(f"{what}. Wanted are computations with buffers[i % 2]")
+        promises = as_list(results)
+        if promises is None or [getattr(p, "task", None) for p in promises] != computes:
             return failed(
-                f"with {n} batches: the computing stream is to compute with buffers[i % 2]"
+                f"with {n} batches you return {show(results)}; wanted is the list of what the "
+                "computing stream's issue returned, in order"
             )
-        if [getattr(r, "task", None) for r in results] != computes:
-            return failed("return a list of what the computing stream's issue returned, in order")
-        for i in range(n):
-            if not log.precedes(copies[i], computes[i]):
-                return failed(f"computation {i} may read its buffer before copy {i} has arrived")
-            if i + 2 < n and not log.precedes(computes[i], copies[i + 2]):
-                return failed(
-                    f"copy {i + 2} may overwrite {buffers[i % 2]} while computation {i} reads it"
-                )
-            if i + 1 < n and log.precedes(computes[i], copies[i + 1]):
-                return failed(
-                    f"safe, but copy {i + 1} always waits for computation {i}, which uses the "
-                    "other buffer: nothing overlaps"
-                )
+        problem = _wrong_order(log, copies, computes)
+        if problem:
+            return failed(f"{what}. {problem}")
     return passed("Whatever the speeds: nothing is read too early, nothing overwritten too early.")

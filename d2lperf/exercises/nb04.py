@@ -128,7 +128,8 @@ def check_in_groups(in_groups: Callable[[list, ThreadPoolExecutor, int], list]) 
                 f"{what}: you return {show(found)}, which are not all results in their order"
             )
         if not all(name.startswith("pool") for name in threads):
-            return failed(f"{what}: some ran in the calling thread and not in the pool")
+            here = sum(not name.startswith("pool") for name in threads)
+            return failed(f"{what}: {here} ran in the calling thread and not in the pool")
         groups = math.ceil(n / size)
         if pool.submitted != groups:
             return failed(f"{what}: the pool got {pool.submitted} tasks, not one for each group")
@@ -190,7 +191,7 @@ def check_pipeline(pipeline: Callable[[int, float, float, float], Mapping[str, A
         call = f"pipeline({n}, {', '.join(map(str, costs))})"
         if not isinstance(tasks, Mapping):
             return failed(f"{call} gave {show(tasks)}, which is not a dictionary of tasks")
-        problem = _wrong_tasks(tasks, n, costs) or _wrong_order(tasks) or _wrong_batches(tasks, n)
+        problem = _wrong_tasks(tasks, n, costs) or _wrong_order(tasks) or _wrong_batches(tasks)
         if problem:
             return failed(f"{call}: {problem}")
         taken, _ = _span_of(tasks, _LANES)
@@ -211,8 +212,12 @@ def _wrong_tasks(tasks: Mapping[str, Any], n: int, costs: Sequence[float]) -> st
         here = [task for task in tasks.values() if task.lane == lane]
         if len(here) != n:
             return f"there are {len(here)} tasks in the lane {lane!r}, not one for each batch"
-        if any(task.cost != cost for task in here):
-            return f"every task in the lane {lane!r} costs argument {k + 2}, but one does not"
+        for task in here:
+            if task.cost != cost:
+                return (
+                    f"every task in the lane {lane!r} costs argument {k + 2}, but one costs "
+                    f"{show(task.cost)}"
+                )
     others = sorted({str(task.lane) for task in tasks.values()} - set(_LANES))
     return f"no task belongs in the lane {others[0]!r}" if others else ""
 
@@ -228,18 +233,20 @@ def _wrong_order(tasks: Mapping[str, Any]) -> str:
     return ""
 
 
-def _wrong_batches(tasks: Mapping[str, Any], n: int) -> str:
+def _wrong_batches(tasks: Mapping[str, Any]) -> str:
     """Which lane does not wait for its own batch; "" where all do."""
     for lane, before in (("bus", "CPU"), ("GPU", "bus")):
-        sources = [
-            tuple(need for need in task.needs if tasks[need].lane == before)
-            for task in tasks.values()
-            if task.lane == lane
-        ]
-        if not all(sources):
-            return f"a task in the lane {lane!r} does not wait for its batch from {before!r}"
-        if len(set(sources)) < n:
-            return f"two tasks in the lane {lane!r} wait for the same task from {before!r}"
+        sources: dict[tuple, str] = {}
+        for name, task in tasks.items():
+            if task.lane != lane:
+                continue
+            needed = tuple(need for need in task.needs if tasks[need].lane == before)
+            told = f"{name!r}, which is in the lane {lane!r}, needs {show(task.needs)}"
+            if not needed:
+                return f"{told}, so it does not wait for its batch from {before!r}"
+            if needed in sources:
+                return f"{told}, the same from {before!r} as {sources[needed]!r}"
+            sources[needed] = name
     return ""
 
 
@@ -399,15 +406,17 @@ def _run_graph_feedback(run_graph: Callable) -> Feedback:
     for seed, n, workers in ((0, 1, 1), (1, 8, 2), (2, 20, 3), (3, 20, 1)):
         work, needs, right, calls = _random_graph(seed, n)
         found = within_patience(partial(run_graph, work, needs, workers))
+        what = f"{n} tasks with {workers} worker(s)"
         if not isinstance(found, Mapping) or set(found) != set(right):
-            return failed(f"wanted are the results of all {n} tasks by name, not {show(found)}")
+            return failed(f"{what}: you return {show(found)}; wanted are all results by name")
         if sorted(calls) != sorted(work):
-            return failed(f"of {n} tasks, {len(calls)} calls were made: each must run once")
+            return failed(f"{what}: {len(calls)} calls of tasks were made; each must run once")
         wrong = [name for name in right if found[name] != right[name]]
         if wrong:
             return failed(
-                f"task {wrong[0]!r} has the result {show(found[wrong[0]])}, another one than in a "
-                "sequential run: it must get the results of its needs, in their order"
+                f"{what}: {wrong[0]!r}, which needs {show(needs[wrong[0]])}, has the result "
+                f"{show(found[wrong[0]])}, another one than in a sequential run: it must get the "
+                "results of its needs, in their order"
             )
 
     problem = _waits_for_a_level(run_graph)
@@ -436,18 +445,18 @@ def _run_graph_feedback(run_graph: Callable) -> Feedback:
     names = [f"t{k}" for k in range(8)]
     within_patience(lambda: run_graph(dict.fromkeys(names, crowd), {n: [] for n in names}, 2))
     if most > 2:
-        return failed(f"{most} tasks ran at the same time, with two workers")
+        return failed(f"of {len(names)} tasks, {most} ran at the same time, with two workers")
 
     def broken() -> None:
         raise _Broken("on purpose")
 
     try:
-        within_patience(
+        found = within_patience(
             lambda: run_graph({"a": broken, "b": lambda a: a}, {"a": [], "b": ["a"]}, 2)
         )
     except _Broken:
         return passed("The right results, side by side where possible, and errors come through.")
-    return failed("a task raised an error, and nobody was told")
+    return failed(f"task 'a' raised an error, but you return {show(found)} and raise nothing")
 
 
 # ---------------------------------------------------------------------------------- diagnose

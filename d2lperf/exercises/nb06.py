@@ -71,7 +71,7 @@ def check_largest_batch(largest_batch: Callable[[Callable[[int], int], int], int
                 f"{what} after a step of {max(step.asked):,} rows; at most {_MOST_ROWS:,} are meant"
             )
         if as_whole(found) is None:
-            return failed(f"{what}, which is not of an integer type; rows are counted")
+            return failed(f"{what}; wanted is a whole number of rows")
         if not close(found, right):
             return failed(f"{what}, which is {off(found, right)}")
     for update, fixed, each, memory in ((1000, 990, 20, 1009), (2000, 1200, 10, 1999)):
@@ -175,7 +175,7 @@ def check_loss_scale(loss_scale: Callable[[torch.Tensor], float]) -> Feedback:
         if largest == 0 and number != 1:
             return failed(f"{call}; any factor fits gradients that are all 0, wanted is 1")
         if Fraction(number) * largest > 65504:
-            return failed(f"{call}; {values[0]:g} or another entry then exceeds 65504")
+            return failed(f"{call}; times this, {max(values, key=abs):g} exceeds 65504")
         if largest and 2 * Fraction(number) * largest <= 65504:
             return failed(f"{call}; a larger factor fits, too")
     return passed(f"The largest power of two for {len(cases)} tensors.")
@@ -200,11 +200,15 @@ def check_to_bfloat16(to_bfloat16: Callable[[torch.Tensor], torch.Tensor]) -> Fe
         given = values.clone()
         found, right = to_bfloat16(given), values.bfloat16().float()
         if not isinstance(found, torch.Tensor) or found.dtype != torch.float32:
-            return failed(f"{what}: return a float32 tensor, not {show(found)}")
+            return failed(f"{what}: you return {show(found)}; wanted is a float32 tensor")
         if found.shape != values.shape:
             return failed(f"{what}: {show(values)} gave {show(found)}")
         if not torch.equal(given, values):
-            return failed(f"{what}: the tensor x that was given has changed; round a copy")
+            i = int((given != values).nonzero()[0])
+            return failed(
+                f"{what}: you round x itself: {values[i].item()!r} in it has become "
+                f"{given[i].item()!r}; round a copy"
+            )
         wrong = (found != right).nonzero().flatten()
         if len(wrong):
             i = int(wrong[0])
@@ -243,8 +247,8 @@ def check_micro_batch(micro_batch: Callable[[int, int, int, int], tuple[int, int
                     f"{call}; {show(one)} {what} is {off(one, right)}. A single batch leaves "
                     f"{memory - 12 * count} bytes for its rows, accumulation {memory - 16 * count}"
                 )
-    # The update, which the first three exceed; a row.
-    for small in ((199, 10, 1, 4), (130, 10, 1, 4), (100, 10, 1, 4), (200, 10, 41, 4)):
+    # The update, which the first three exceed, the third also without a row; a row.
+    for small in ((199, 10, 1, 4), (130, 10, 1, 4), (100, 10, 6, 4), (200, 10, 41, 4)):
         try:
             found = micro_batch(*small)
         except ValueError:

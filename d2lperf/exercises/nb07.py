@@ -109,8 +109,12 @@ def check_epoch(epoch: Callable) -> Feedback:
         given, train_batch = [p.clone() for p in start], _Updates()
         result = epoch(X, y, given, k, b, 0.1, train_batch)
         what = f"for 45 images, k={k} and b={b}"
-        if _far(given, start):
-            return failed(f"{what} the parameters that were given have changed: train copies")
+        changed = _far(given, start)
+        if changed:
+            return failed(
+                f"{what} the parameters that were given have changed, by up to {changed:.1g}: "
+                "train copies"
+            )
         problem = _wrong_calls(train_batch.seen, k, k * b) or _wrong_result(
             result, len(train_batch.seen), _trained(X, y, start, k * b, 0.1)
         )
@@ -191,11 +195,14 @@ def check_best_rates(best_rates: Callable) -> Feedback:
         if wrong:
             k, size, _ = wrong[0]
             return failed(f"with b=16, {k} device(s) must train on {16 * k} images, not on {size}")
-        missing = [k for k in right if {lr for n, _, lr in asked if n == k} != set(rates)]
+        call = f"best_rates(score, {list(right)}, {rates}, 16) gave {show(found)}"
+        tried = {k: [lr for n, _, lr in asked if n == k] for k in right}
+        missing = [k for k in right if set(tried[k]) != set(rates)]
         if missing:
-            return failed(f"not every rate was tried with {missing[0]} device(s)")
+            k = missing[0]
+            return failed(f"{call}; with {k} device(s) it tried the rates {show(tried[k])}")
         if not isinstance(found, Mapping) or set(found) != set(right):
-            return failed(f"wanted is a dictionary with the keys {list(right)}, not {show(found)}")
+            return failed(f"{call}; wanted is a dictionary with a rate for each k")
         for k in right:
             if not close(found[k], right[k]):
                 accuracies = {lr: round(fake(k, 16 * k, lr), 3) for lr in rates}
@@ -255,25 +262,31 @@ def check_ring(ring_allreduce: Callable[[list, Wires], None]) -> Feedback:
         data = [torch.arange(float(length)) * 10**i + i for i in range(min(k, 3))]
         data += [torch.full((length,), 2.0**i) for i in range(len(data), k)]
         right, wires = sum(data), Wires(k)
-        given = list(data)
+        given, start = list(data), [vector.clone() for vector in data]
         ring_allreduce(data, wires)
         what = f"{k} device(s), vectors of {length} numbers"
         for i, vector in enumerate(given):
-            if vector.shape != right.shape or not torch.equal(vector, right):
-                return failed(f"{what}: device {i} does not hold the sum of all afterwards")
+            if vector.shape != right.shape:
+                return failed(f"{what}: device {i} ends with {show(vector)}")
+            if not torch.equal(vector, right):
+                place = int((vector != right).nonzero()[0])
+                return failed(
+                    f"{what}: device {i} ends with {vector[place]:g} at place {place}, where the "
+                    f"devices had {[before[place].item() for before in start]}"
+                )
         nbytes = given[0].nbytes
         if sum(wires.sent) < 2 * (k - 1) * nbytes:
             return failed(
-                f"{what}: only {sum(wires.sent)} bytes went through the wires; what one device "
-                "knows of another must have come through them"
+                f"{what}, {nbytes} bytes each: only {sum(wires.sent)} bytes went through the "
+                "wires; what one device knows of another must have come through them"
             )
-        most = 2 * (k - 1) * math.ceil(length / k) * given[0].element_size()
+        piece = math.ceil(length / k) * given[0].element_size()
         for does, counts in (("sends", wires.sent), ("receives", wires.received)):
             worst = max(range(k), key=counts.__getitem__)
-            if counts[worst] > most:
+            if counts[worst] > 2 * (k - 1) * piece:
                 return failed(
                     f"{what}: device {worst} {does} {counts[worst]} bytes, more than 2 (k - 1) "
-                    "pieces: is the work shared out?"
+                    f"pieces of {piece} bytes: is the work shared out?"
                 )
     return passed("The sum is everywhere, and every device sent and received its share.")
 
@@ -314,9 +327,9 @@ def check_accuracy_on(accuracy_on: Callable) -> Feedback:
         if rows != list(range(n)):
             return failed(f"{what}: each image must be looked at once; looked at were {rows}")
         if len(seen) != min(n, k):
-            return failed(f"{what}: {len(seen)} device(s) had work, but {min(n, k)} could have")
+            return failed(f"{what}: only {len(seen)} device(s) had work")
         if any(graphs):
-            return failed("gradients are not wanted here: use torch.no_grad()")
+            return failed(f"{what}: net was called with gradients enabled: use torch.no_grad()")
         if not close(found, right):
             return failed(
                 f"{what}, {len(wrong)} answers wrong: you return {show(found)}, {off(found, right)}"
@@ -346,12 +359,11 @@ def check_loss_factor(loss_factor: Callable[[int, Sequence[int]], float]) -> Fee
             if own == 0 and factor != 0:
                 return failed(f"{call}, but a process without images has no say")
             average += factor * part.mean().item() / len(sizes) if own else 0.0
-        if not math.isclose(average, values.mean().item(), rel_tol=1e-9):
-            times = average / values.mean().item()
+        if not close(average, values.mean().item()):
             return failed(
                 f"{gave(loss_factor(sizes[0], list(sizes)), loss_factor, sizes[0], sizes)}; with "
-                "this and the factors of the others, the averaged gradients come out as "
-                f"{times:.3f} times what they should be"
+                "this and the factors of the others, the averaged gradient is "
+                f"{off(average, values.mean().item())}"
             )
     return passed("Every image counts the same, wherever it is.")
 

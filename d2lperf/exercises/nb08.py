@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from d2lperf.exercises import Feedback, checker, failed, gave, passed, show
+from d2lperf.exercises import Feedback, checker, failed, gave, passed
 from d2lperf.exercises.values import as_list, as_whole, close, off
 
 __all__ = [
@@ -69,13 +69,14 @@ def check_settings(settings: Callable[..., tuple[int, float, int]]) -> Feedback:
                     f"{call}; {what} is {off(one, right)}: with {given[-1]!r} "
                     f"{_RELATIONS[given[-1]][what]}"
                 )
+    uneven = (256, 0.1, 10, 60_000, 3, "curve")
     try:
-        found = settings(256, 0.1, 10, 60_000, 3, "curve")
+        found = settings(*uneven)
     except ValueError:
         return passed("The same curve where it is asked for, and the same load where that is.")
     return failed(
-        "256 rows cannot be shared out evenly to 3 devices, so the curve cannot stay as it is: "
-        f"a ValueError was wanted, but got {show(found)}"
+        f"{gave(found, settings, *uneven)}; the rows cannot be shared out evenly, so the curve "
+        "cannot stay as it is: raise ValueError"
     )
 
 
@@ -247,7 +248,8 @@ def check_accumulate(accumulate: Callable[[nn.Module, Callable, list], None]) ->
         what = f"micro-batches of {', '.join(map(str, lengths))} rows"
         (one, times), (other, _) = (found[case] for found in by_rank)
         if not torch.allclose(one, other, atol=1e-6):
-            return failed(f"{what}: the two ranks end with different gradients")
+            gap = (one - other).abs().max().item()
+            return failed(f"{what}: the gradients of the two ranks differ by up to {gap:.1g}")
         if not torch.allclose(one, wanted, rtol=1e-4, atol=1e-6):
             ratio = (one.norm() / wanted.norm()).item()
             return failed(
@@ -287,7 +289,9 @@ def check_buckets(buckets: Callable[[list[int], int, int], list[int]]) -> Feedba
             return failed(f"{call}; wanted is a list of bytes")
         if sum(held) != sum(sizes):
             return failed(f"{call}; these buckets hold {sum(held)} bytes in all")
-        if held != wanted:
-            k = next(i for i, (a, b) in enumerate(zip(held, wanted)) if a != b)
-            return failed(f"{call}; each byte is there, but bucket {k + 1} is not as DDP fills it")
+        if 0 in held:
+            return failed(f"{call}; a bucket without bytes is none")
+        for k, (one, right) in enumerate(zip(held, wanted), 1):
+            if one != right:
+                return failed(f"{call}; all bytes are there, but bucket {k} is {off(one, right)}")
     return passed("From the last gradient to the first, closed as soon as full.")

@@ -36,6 +36,8 @@ def check_held(held: Callable[..., float]) -> Feedback:
         (2, 64, 2, 2, 12),
         (3, 64, 2, 2, 12),
         (3, 1, 2, 2, 12),
+        (1, 4, 2, 4, 12),
+        (2, 4, 2, 4, 12),
     ]:
         # Stage 0 shards nothing, each further one the next of these.
         order = [state, gradient, weight]
@@ -233,15 +235,11 @@ def check_schedule(one_f_one_b: Callable[[int, int, int], list[str]]) -> Feedbac
                     "time, more than stages - stage"
                 )
             orders.append(order)
+        what = f"{micro} micro-batches; the stages have the orders {show(orders, 150)}"
         turns, stuck = _turns(orders)
         if stuck:
-            return failed(
-                f"{stages} stages, {micro} micro-batches: all wait forever ({', '.join(stuck)})"
-            )
+            return failed(f"{what}: all wait forever ({', '.join(stuck)})")
         least = 2 * (micro + stages - 1)
         if turns > least:
-            return failed(
-                f"{stages} stages, {micro} micro-batches: the order is possible, but takes "
-                f"{turns} turns, more than GPipe's"
-            )
+            return failed(f"{what}: this order takes {turns} turns, more than GPipe's")
     return passed("No stage waits in vain, and few micro-batches are in flight.")

@@ -236,9 +236,10 @@ def _try_overlap(reduce_while_computing: Callable) -> tuple[Any, list[str]]:
             yield torch.full((3,), float(i + 10 * rank))
 
     found = reduce_while_computing(backward, all_reduce)
-    if isinstance(found, (list, tuple)):
-        found = [x.tolist() if isinstance(x, torch.Tensor) else x for x in found]
-    return found, log
+    sums = as_list(found)
+    if sums is None:
+        return show(found), log
+    return [x.tolist() if isinstance(x, torch.Tensor) else x for x in sums], log
 
 
 @checker
@@ -267,7 +268,10 @@ def check_reduce_while_computing(
         if log.count("wait") < _GRADIENTS:
             return failed(f"not every all-reduce is waited for: {order}")
         if found != [[2.0 * i + 10] * 3 for i in range(_GRADIENTS)]:
-            return failed(f"the sums are there, but what comes back is {show(found)}")
+            return failed(
+                f"with gradients that hold i on rank 0 and i + 10 on rank 1, for i from 0 to "
+                f"{_GRADIENTS - 1}, you return {show(found)}: these are not the sums in order"
+            )
     return passed("Started at once, waited for at the end.")
 
 
@@ -286,14 +290,17 @@ def check_fit(fit: Callable[[list[int], list[float]], tuple[float, float]]) -> F
         sizes, seconds = _messages(alpha, beta)
         found = fit(list(sizes), list(seconds))
         pair = as_list(found, 2)
+        call = (
+            f"for {len(sizes)} messages of {min(sizes):,} to {max(sizes):,} bytes over a simulated "
+            f"link, whose undisturbed messages lie on a line, you return {show(found)}"
+        )
         if pair is None:
-            return failed(f"fit(sizes, seconds) gave {show(found)}; wanted is a pair")
-        link = "of a simulated link, whose undisturbed messages lie on a line"
+            return failed(f"{call}; wanted is a pair")
         for name, number, right in zip(("a message", "a byte"), pair, (alpha, beta)):
             value = as_number(number)
             if value is None or not abs(value / right - 1) <= 0.05:
                 return failed(
-                    f"{link}, fit finds {show(number)} s for {name}, {off(number, right)}. "
+                    f"{call}; the time of {name} is {off(number, right)}. "
                     "Which of the two comes first? Do disturbed messages count?"
                 )
     return passed(_link_here(fit))

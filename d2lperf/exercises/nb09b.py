@@ -104,8 +104,12 @@ def _disagreement(homes: Callable, before: dict[int, set[str]]) -> str:
         if again != before[key]:
             return f"asked twice, key {key} is on {sorted(before[key])} and on {sorted(again)}"
     shuffled = random.Random(0).sample(_SERVERS, len(_SERVERS))
-    if _kept(homes, shuffled) != before:
-        return "another order of the same servers gives other homes: workers would disagree"
+    for key, others in _kept(homes, shuffled).items():
+        if others != before[key]:
+            return (
+                f"key {key} is on {sorted(before[key])}, but with the servers in another order on "
+                f"{sorted(others)}: workers would disagree"
+            )
     keys = list(_KEYS[:50])
     for key, names in zip(keys, _in_another_process(homes, keys)):
         if set(names) != before[key]:
@@ -159,14 +163,16 @@ def _moved(homes: Callable, before: dict[int, set[str]], lost: str) -> str:
     """What is wrong after a server is lost; "" where nothing is."""
     after = _kept(homes, [server for server in _SERVERS if server != lost])
     stayed = [key for key in _KEYS if lost not in before[key]]
-    moved = sum(after[key] != before[key] for key in stayed)
-    if moved:
-        return (
-            f"{lost} is lost; {moved} of {len(stayed)} keys that it never had move, but only its "
-            "own keys may"
-        )
-    if any(not before[key] - {lost} <= after[key] for key in _KEYS):
-        return f"{lost} is lost; a copy that still exists is not among the new homes"
+    moved = [key for key in stayed if after[key] != before[key]]
+    forgotten = [key for key in _KEYS if not before[key] - {lost} <= after[key]]
+    for key in moved[:1] or forgotten[:1]:
+        told = f"{lost} is lost; key {key} moves from {sorted(before[key])} to {sorted(after[key])}"
+        if moved:
+            return (
+                f"{told}, and so do {len(moved)} of {len(stayed)} keys that it never had: only its "
+                "own keys may"
+            )
+        return f"{told}, although its other copy still exists"
     return ""
 
 
@@ -196,7 +202,9 @@ def check_compress(compress: Callable[..., tuple]) -> Feedback:
         if parts is None:
             return failed(f"{call} gave {show(found)}; wanted are (places, values, left)")
         if given[0].tolist() != gradient or given[1].tolist() != left:
-            return failed(f"{call} changes its arguments")
+            return failed(
+                f"{call} changes its arguments to {given[0].tolist()} and {given[1].tolist()}"
+            )
         sizes = [torch.as_tensor(x).shape for x in parts]
         if sizes != [(k,), (k,), (len(gradient),)]:
             text = f"wanted are {k} places, {k} values and {len(gradient)} numbers left"

@@ -12,15 +12,13 @@ import torch
 
 from d2lperf.counting import OperationCounter
 from d2lperf.device import synchronize
-from d2lperf.exercises import Feedback, call_text, checker, failed, passed, show
-from d2lperf.exercises.values import close
+from d2lperf.exercises import Feedback, call_text, checker, failed, gave, passed, show
+from d2lperf.exercises.values import as_list, close, off
 
 __all__ = [
     "check_amdahl",
-    "check_bounds",
     "check_cumulative",
     "check_epoch",
-    "check_fixed_cost",
     "check_worker",
 ]
 
@@ -42,11 +40,11 @@ def check_amdahl(amdahl: Callable[[Sequence[tuple[float, float]]], float]) -> Fe
     for parts in cases:
         rest = 1 - sum(share for share, _ in parts)
         left = rest + sum(share / factor for share, factor in parts)
-        found = amdahl(parts)
+        found = amdahl(list(parts))
         if not close(found, 1 / left):
             return failed(
-                f"{call_text(amdahl, parts)} gave {show(found)}. Add up what is left of the time: "
-                "of each part, and of the rest"
+                f"{gave(found, amdahl, parts)}, which is {off(found, 1 / left)}. Add up what is "
+                "left of the time: of each part, and of the rest"
             )
     return passed("A part without a share gains nothing, however fast it becomes.")
 
@@ -67,7 +65,7 @@ def check_worker(with_worker: Callable[[float, float, int, int], float]) -> Feed
         if not close(found, right):
             free = "a core is free" if threads < cores else "no core is free"
             return failed(
-                f"{call_text(with_worker, *case)} gave {show(found)}, but here {free}. "
+                f"{gave(found, with_worker, *case)}, which is {off(found, right)}: here {free}. "
                 "Is it the least time of a step? How long does the worker need by itself?"
             )
     return passed("A worker moves work to another core. Without a free one, little is saved.")
@@ -92,65 +90,15 @@ def check_cumulative(
         below = math.hypot(*[math.log(r / low) for r, low, _ in steps])
         above = math.hypot(*[math.log(high / r) for r, _, high in steps])
         right = (ratio, ratio * math.exp(-below), ratio * math.exp(above))
-        found = cumulative(steps)
-        if not isinstance(found, (tuple, list)) or len(found) != 3:
-            return failed(f"return three numbers (ratio, low, high), not {show(found)}")
-        for name, one, wanted in zip(("ratio", "lower end", "upper end"), found, right):
+        found = cumulative(list(steps))
+        call, three = gave(found, cumulative, steps), as_list(found, 3)
+        if three is None:
+            return failed(f"{call}; wanted are three numbers (ratio, low, high)")
+        call = gave(three, cumulative, steps)
+        for name, one, wanted in zip(("ratio", "lower end", "upper end"), three, right):
             if not close(one, wanted):
-                return failed(
-                    f"{call_text(cumulative, steps)} gave {show(found)}: the {name} is not right"
-                )
+                return failed(f"{call}: the {name} is {off(one, wanted)}")
     return passed("Independent errors partly cancel: the interval is narrower than the product.")
-
-
-@checker
-def check_fixed_cost(
-    fixed_cost: Callable[[tuple[float, float], tuple[float, float]], tuple[float, float]],
-) -> Feedback:
-    """Check the fixed time of a step and the time of a token.
-
-    Args:
-        fixed_cost: function of two pairs (tokens in a step, tokens per second) that returns
-            (fixed seconds, seconds per token).
-    """
-    for fixed_s, each_s, n, m in ((2e-3, 1e-6, 1000, 8000), (0.0, 1e-5, 64, 512),
-                                  (5e-2, 2e-6, 4096, 512)):  # fmt: skip
-        pairs = [(tokens, tokens / (fixed_s + tokens * each_s)) for tokens in (n, m)]
-        found = fixed_cost(*pairs)
-        if not isinstance(found, (tuple, list)) or len(found) != 2:
-            return failed(f"return a pair (fixed seconds, seconds per token), not {show(found)}")
-        for name, one, wanted in zip(("fixed time", "time per token"), found, (fixed_s, each_s)):
-            if not close(one, wanted):
-                return failed(
-                    f"{call_text(fixed_cost, *pairs)} gave {show(found)}: with this {name}, "
-                    "the two measurements do not come out"
-                )
-    return passed("The fixed time is what a larger batch spreads over more tokens.")
-
-
-@checker
-def check_bounds(bounds: Callable[[float, float, int], tuple[float, float]]) -> Feedback:
-    """Check the least and the largest speed-up by data-parallel training.
-
-    Args:
-        bounds: function of seconds of computing, seconds of an all-reduce on two devices, and the
-            number of devices; returns the speed-up without and with full overlap.
-    """
-    for case in ((31.0, 34.0, 2), (31.0, 34.0, 4), (40.0, 10.0, 8), (10.0, 60.0, 3)):
-        compute_s, reduce_s, devices = case
-        sent_s = reduce_s * 2 * (devices - 1) / devices
-        work = devices * compute_s
-        right = work / (compute_s + sent_s), work / max(compute_s, sent_s)
-        found = bounds(*case)
-        if not isinstance(found, (tuple, list)) or len(found) != 2:
-            return failed(f"return a pair (without overlap, with full overlap), not {show(found)}")
-        for name, one, wanted in zip(("without overlap", "with full overlap"), found, right):
-            if not close(one, wanted):
-                return failed(
-                    f"{call_text(bounds, *case)} gave {show(found)}: {name} it is another number. "
-                    "How long is the all-reduce, and how many rows are done meanwhile?"
-                )
-    return passed("The published speed-ups of two and four GPUs lie between these bounds.")
 
 
 class _Work(NamedTuple):
@@ -178,16 +126,18 @@ def check_epoch(
     for options in ({}, {"lr": 0.02, "batch": 32}):
         before = [tensor.clone() for tensor in (X, y, w)]
         found, wanted = fast_epoch(X, y, w, **options), slow_epoch(*before, **options)
-        if not all(torch.equal(a, b) for a, b in zip((X, y, w), before)):
-            return failed("fast_epoch changes its arguments; slow_epoch leaves them as they are")
-        if not isinstance(found, (tuple, list)) or len(found) != 2:
-            return failed(f"return a pair (weights, losses), not {show(found)}")
-        for name, one, right in zip(("weights", "losses"), found, wanted):
-            if not _same(one, right):
-                return failed(
-                    f"the {name} differ from those of slow_epoch with the options {options}: "
-                    f"you return {show(one)}, it returns {show(right)}"
-                )
+        call = call_text(fast_epoch, X, y, w, **options)
+        for name, tensor, was in zip("Xyw", (X, y, w), before):
+            if not torch.equal(tensor, was):
+                gap = (tensor - was).abs().max()
+                return failed(f"{call} changes {name}, by up to {gap:.1g}; leave it as it is")
+        pair = as_list(found, 2)
+        if pair is None:
+            return failed(f"{call} gave {show(found)}; wanted is a pair (weights, losses)")
+        for name, one, right in zip(("weights", "losses"), pair, wanted):
+            problem = _differs(one, right)
+            if problem:
+                return failed(f"{call}: the {name} you return {problem} those of slow_epoch")
     return _check_work(fast_epoch, X, y, w)
 
 
@@ -218,7 +168,11 @@ def _work(call: Callable[[], object]) -> _Work:
     return _Work(len(counter.operations), sum(sum(o.bytes.values()) for o in counter.operations))
 
 
-def _same(found: object, right: torch.Tensor) -> bool:
+def _differs(found: object, right: torch.Tensor) -> str:
+    """How a result differs from the right one, as the middle of a sentence; "" where not."""
     if not isinstance(found, torch.Tensor) or found.shape != right.shape:
-        return False
-    return torch.allclose(found.to(right.dtype), right, rtol=1e-4, atol=1e-5)
+        return f"are {show(found)}, in another form than"
+    found = found.to(right.dtype)
+    if torch.allclose(found, right, rtol=1e-4, atol=1e-5):
+        return ""
+    return f"differ by up to {(found - right).abs().max():.1g} from"

@@ -6,7 +6,6 @@ A right answer is right in any of these types, so checkers read every result wit
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from numbers import Real
 from typing import Any
@@ -42,16 +41,13 @@ def _is_number(value: Any) -> bool:
 
 
 def as_whole(value: Any) -> int | None:
-    """Return a whole number as Python's int, or None; 3.0 is not of an integer type.
+    """Return a whole number as Python's int, or None; np.ceil gives whole numbers as floats.
 
-    >>> as_whole(np.int64(3)), as_whole(torch.tensor(3)), as_whole(3.0), as_whole(True)
-    (3, 3, None, None)
+    >>> as_whole(np.int64(3)), as_whole(torch.tensor(3)), as_whole(3.0), as_whole(3.5)
+    (3, 3, 3, None)
     """
-    number: Any = as_number(value)
-    try:
-        return None if number is None else operator.index(number)
-    except TypeError:
-        return None
+    number = as_number(value)
+    return int(number) if number is not None and float(number).is_integer() else None
 
 
 def as_list(value: Any, length: int | None = None) -> list | None:

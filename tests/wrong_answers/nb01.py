@@ -42,12 +42,20 @@ WRONG = {
         "    return (device.clock() - start) / n",
         # does not measure at all
         "def time_job(device, job_s, n):\n    return job_s",
+        # launches, but returns what was asked for
+        """\
+def time_job(device, job_s, n):
+    for _ in range(n):
+        device.launch(job_s)
+    device.synchronize()
+    return job_s
+""",
     ],
     "turns": [
         "def turns(n, rng):\n    return ['ABBA'] * n",
         "def turns(n, rng):\n    return ['ABAB'] * n",
         # mirrored in turn: nothing is left to chance
-        "def turns(n, rng):\n    return ['ABBA', 'BAAB'] * (n // 2)",
+        "def turns(n, rng):\n    return (['ABBA', 'BAAB'] * n)[:n]",
         # every order, also those in which a drift stays
         "def turns(n, rng):\n    return [''.join(rng.sample('AABB', 4)) for _ in range(n)]",
         # a generator of its own
@@ -60,7 +68,12 @@ WRONG = {
 def turns(n, rng):
     first = rng.choice(["ABBA", "BAAB"])
     second = "BAAB" if first == "ABBA" else "ABBA"
-    return [first, second] * (n // 2)
+    return ([first, second] * n)[:n]
+""",
+        # as many as in the text's example, whatever n
+        """\
+def turns(n, rng):
+    return [rng.choice(["ABBA", "BAAB"]) for _ in range(200)]
 """,
         # one half of each, not mixed
         """\
@@ -116,7 +129,7 @@ def rounds_needed(n, half_width, target):
         # not a number of rounds
         """\
 def rounds_needed(n, half_width, target):
-    return max(6.0, float(math.ceil(n * (half_width / target) ** 2)))
+    return max(6, n * (half_width / target) ** 2)
 """,
     ],
 }
@@ -137,6 +150,11 @@ def paired_ratio(a_s, b_s):
 def paired_ratio(a_s, b_s):
     return torch.tensor(np.log(b_s / a_s)).quantile(0.5).exp()
 """,
+        # in single precision
+        """\
+def paired_ratio(a_s, b_s):
+    return np.float32(np.exp(np.median(np.log(b_s) - np.log(a_s))))
+""",
     ],
     "rounds_needed": [
         # the same formula, written otherwise: rounds otherwise
@@ -144,6 +162,11 @@ def paired_ratio(a_s, b_s):
         "    return max(6, math.ceil(n * half_width**2 / target**2))",
         "def rounds_needed(n, half_width, target):\n"
         "    return max(6, math.ceil(n * (half_width / target) ** 2))",
+        # a whole number as a float
+        """\
+def rounds_needed(n, half_width, target):
+    return np.maximum(6, np.ceil(n * (half_width / target) ** 2))
+""",
         # one more until it is narrow enough
         """\
 def rounds_needed(n, half_width, target):

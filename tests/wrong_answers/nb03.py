@@ -287,6 +287,18 @@ def best_and_mean(losses):
         "        results.append(computing.issue(compute, buffers[i % 2]))\n"
         "        free.append(computing.record_event())\n"
         "    return results",
+        # nothing comes back
+        """\
+def two_buffers(copying, computing, hosts, buffers, copy, compute):
+    free = []
+    for i, host in enumerate(hosts):
+        if i >= 2:
+            copying.wait_event(free[i - 2])
+        copying.issue(copy, buffers[i % 2], host)
+        computing.wait_event(copying.record_event())
+        computing.issue(compute, buffers[i % 2])
+        free.append(computing.record_event())
+""",
         # one stream for both
         "def two_buffers(copying, computing, hosts, buffers, copy, compute):\n"
         "    results = []\n"

@@ -113,6 +113,16 @@ def micro_batch(memory, count, each, batch):
         raise ValueError("not one row fits")
     return size, batch // size
 """,
+        # without a word where even the fixed part does not fit: -10 rows, 0 times
+        """\
+def micro_batch(memory, count, each, batch):
+    if 20 * count > memory > 12 * count:
+        raise ValueError("the update does not fit")
+    if 12 * count + each * batch <= memory:
+        return batch, 1
+    size = (memory - 16 * count) // each
+    return size, math.ceil(batch / size)
+""",
         # the update is forgotten
         """\
 def micro_batch(memory, count, each, batch):
@@ -208,7 +218,7 @@ def largest_batch(peak_of, memory):
     each, fixed = np.polyfit(rows, [peak_of(n) for n in rows], 1)
     if peak_of(1) > memory:
         raise ValueError(f"{memory} bytes are too few")
-    return np.floor((memory - fixed) / each + 1e-6).astype(int)
+    return np.floor((memory - fixed) / each + 1e-6)
 """,
     ],
     "best_segments": [

@@ -307,9 +307,10 @@ def accuracy_on(net, X, y, device_params, devices):
 def loss_factor(own, sizes):
     return own / (sum(sizes) / len(sizes))
 """,
+        # in single precision
         """\
 def loss_factor(own, sizes):
-    return torch.tensor(own) / torch.tensor(sizes, dtype=torch.float64).mean()
+    return torch.tensor(own) / torch.tensor(sizes, dtype=torch.float32).mean()
 """,
     ],
     "smallest_part": [

@@ -139,6 +139,17 @@ def best_number(step_s, nbytes, bandwidth, latency_s, most):
         "            full.append(held)\n"
         "            held = 0\n"
         "    return full",
+        # one more bucket, without gradients
+        """\
+def buckets(sizes, first, cap):
+    full, held = [], 0
+    for size in reversed(sizes):
+        held += size
+        if held >= (cap if full else first):
+            full.append(held)
+            held = 0
+    return [*full, held]
+""",
         # no bucket above its limit
         "def buckets(sizes, first, cap):\n"
         "    full, held = [], 0\n"
@@ -183,11 +194,11 @@ def best_number(step_s, nbytes, bandwidth, latency_s, most):
         n += 1
     return n
 """,
-        # an array
+        # an array of floats
         """\
 def best_number(step_s, nbytes, bandwidth, latency_s, most):
-    n = np.arange(1, most + 1)
-    return 1 + np.argmin(step_s / n + 2 * (n - 1) * (latency_s + nbytes / n / bandwidth))
+    n = np.linspace(1, most, most)
+    return n[np.argmin(step_s / n + 2 * (n - 1) * (latency_s + nbytes / n / bandwidth))]
 """,
     ],
     "share_out": [
@@ -209,7 +220,7 @@ def share_out(rows, speeds):
         # an array in a list
         """\
 def share_out(rows, speeds):
-    speeds, pieces = np.array(speeds), np.zeros(len(speeds), int)
+    speeds, pieces = np.array(speeds), np.zeros(len(speeds))
     for _ in range(rows):
         pieces[np.argmin((pieces + 1) / speeds)] += 1
     return [pieces, rows / speeds.max() / (pieces / speeds).max()]
@@ -255,7 +266,7 @@ def buckets(sizes, first, cap):
         # an array
         """\
 def buckets(sizes, first, cap):
-    full, limit = [0], first
+    full, limit = [0.0], first
     for size in reversed(sizes):
         if full[-1] >= limit:
             full.append(0)

@@ -10,6 +10,12 @@ WRONG = {
         "def held(stage, n, weight, gradient, state):\n"
         "    return (weight / (n if stage >= 1 else 1) + gradient / (n if stage >= 2 else 1)\n"
         "            + state / (n if stage >= 3 else 1))",
+        # the weights before the gradients
+        """\
+def held(stage, n, weight, gradient, state):
+    order = [state, weight, gradient]
+    return sum(order[stage:]) + sum(order[:stage]) / n
+""",
         # nothing is sharded
         "def held(stage, n, weight, gradient, state):\n    return weight + gradient + state",
         # all in one step at stage 3 only
@@ -118,10 +124,12 @@ def held(stage, n, weight, gradient, state):
 """,
     ],
     "micro": [
-        # solved for m
+        # solved for m, and a float
         """\
 def fewest(stages, share):
-    return max(1, math.ceil((stages - 1) * (1 - share) / share - 1e-9))
+    import numpy as np
+
+    return max(1.0, np.ceil((stages - 1) * (1 - share) / share - 1e-9))
 """,
         """\
 def fewest(stages, share):
@@ -148,7 +156,7 @@ def fewest_devices(parameters, kept, memory):
     if memory <= kept:
         return None
     needs = [-(-12 * parameters // (memory - kept)), -(-16 * parameters // memory)]
-    return torch.tensor(needs).max()
+    return torch.tensor(needs, dtype=torch.float64).max()
 """,
     ],
     "cheaper": [

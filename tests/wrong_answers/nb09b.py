@@ -184,6 +184,13 @@ def oldest(rate, curvature):
         return -1
     return math.ceil((math.pi / math.asin(rate * curvature / 2) - 2) / 4) - 1
 """,
+        # a float
+        """\
+def oldest(rate, curvature):
+    if rate * curvature >= 2:
+        return -1.0
+    return np.ceil((math.pi / np.arcsin(rate * curvature / 2) - 2) / 4 - 1e-9) - 1
+""",
         """\
 def oldest(rate, curvature):
     ages = np.arange(100_000)
