@@ -129,6 +129,8 @@ NOT_READ = {
     "nb02-mean_once": "a program",
     "nb03-one_ahead": "an order of calls",
     "nb03-two_buffers": "an order of calls",
+    "nb04-in_groups": "a pool that is closed by then",
+    "nb04-run_graph": "tasks that wait for each other once",
     "nb08-accumulate": "gradients, in other processes",
     "nb09-reduce_while_computing": "sums, in other processes",
     "nb09-two_way_ring": "sums, in other processes",
