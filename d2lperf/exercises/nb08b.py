@@ -146,11 +146,11 @@ def check_cheaper(cheaper: Callable[[int, int, int, int], str]) -> Feedback:
         call = gave(found, cheaper, width, wide, batch, n)
         if found not in ("tensor", "data"):
             return failed(f'{call}; wanted is "tensor" or "data"')
-        gradients, activations = 2 * width * wide * 4, 2 * batch * width * 4
+        gradients, activations = 2 * width * wide, 2 * batch * width  # numbers
         if found != ("tensor" if activations < gradients else "data"):
             return failed(
-                f"{call}; in float32, a step all-reduces {gradients:,} bytes of gradients or "
-                f"{activations:,} bytes of activations"
+                f"{call}, which sends no fewer bytes. Count what a step all-reduces: gradients of "
+                "two matrices, or activations in two passes"
             )
     return passed("The batch against the inner width decides.")
 
