@@ -459,16 +459,16 @@ def test_a_script_that_is_stopped_prints_what_it_has():
 
 
 def test_the_four_outcomes_are_explained_in_one_text():
-    """The docstring's words stand in the README and in notebook 01, too."""
+    """The docstring's words stand in the README and in notebook 01b, too."""
     root = Path(__file__).parents[2]
     lines = inspect.cleandoc(compare.__doc__).splitlines()
     start = lines.index("The interval decides among the verdicts:")
     end = next(i for i in range(start, len(lines)) if lines[i].endswith("stays."))
     text = " ".join(" ".join(lines[start : end + 1]).split())
-    cells = json.loads((root / "notebooks" / "01-measuring-performance.ipynb").read_text())["cells"]
+    cells = json.loads((root / "notebooks" / "01b-comparing-programs.ipynb").read_text())["cells"]
     pages = {
         "README.md": (root / "README.md").read_text(encoding="utf-8"),
-        "01": "\n".join("".join(cell["source"]) for cell in cells),
+        "01b": "\n".join("".join(cell["source"]) for cell in cells),
     }
     for name, page in pages.items():
         assert text in " ".join(page.split()), name
