@@ -25,7 +25,7 @@ MOST_WORDS_PRINTED = 8
 # Names with an underscore that are documented.
 DOCUMENTED = (
     *("torch._dynamo.explain", "torch._dynamo.reset", "torch._dynamo.config"),
-    "torch._dynamo.mark_dynamic",
+    *("torch._dynamo.graph_break", "torch._dynamo.mark_dynamic"),
     *("torch._logging.set_logs", "torch._foreach_", "torch._assert", "torch._check"),
     *("torch._inductor.aoti_compile_and_package", "torch._inductor.aoti_load_package"),
     *("torch._scaled_mm", "torch._higher_order_ops", "sys._getframe"),

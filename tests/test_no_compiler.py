@@ -1,4 +1,4 @@
-"""Notebook 02 and its studies on a machine without a C++ compiler: they say so, and all runs."""
+"""Notebooks 02, 02b and their studies without a C++ compiler: they say so, and all runs."""
 
 import nbformat
 import pytest
@@ -8,26 +8,23 @@ from notebooks import build
 
 SAYS = {
     "02-compilers-and-interpreters": "BACKEND = 'eager'",
+    "02b-graphs-and-programs": "BACKEND = 'eager'",
     "deeper/02-where-the-rest-goes": "BACKEND = 'eager'",
     "deeper/02-without-python": "compiler_works = False",
 }
 
 
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="an older torch logs what is no error")
-def test_without_a_compiler_the_notebooks_say_so_and_run(monkeypatch):
-    """One after the other in one kernel, each with no variables of those before."""
+@pytest.mark.parametrize("name, says", SAYS.items(), ids=[name.split("/")[-1] for name in SAYS])
+def test_without_a_compiler_a_notebook_says_so_and_runs(monkeypatch, name, says):
     # Inductor's own variable, and the notebooks': a name that no file has.
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("D2LPERF_BUDGET", "0.1")
-    notebooks = [nbformat.read(build.HERE / f"{name}.ipynb", as_version=4) for name in SAYS]
-    afresh = nbformat.v4.new_code_cell("%reset -f")
-    whole = nbformat.v4.new_notebook()
-    whole.cells = [cell for notebook in notebooks for cell in (*notebook.cells, afresh)]
+    notebook = nbformat.read(build.HERE / f"{name}.ipynb", as_version=4)
 
-    build.execute(whole, "without a compiler")
+    build.execute(notebook, "without a compiler")
 
-    for notebook, says in zip(notebooks, SAYS.values()):
-        outputs = [o for c in notebook.cells if c.cell_type == "code" for o in c.outputs]
-        assert {o.name for o in outputs if o.output_type == "stream"} == {"stdout"}
-        text = "".join(o.text for o in outputs if o.output_type == "stream")
-        assert text.count(says) == 1
+    outputs = [o for c in notebook.cells if c.cell_type == "code" for o in c.outputs]
+    streams = [o for o in outputs if o.output_type == "stream"]
+    assert {o.name for o in streams} == {"stdout"}
+    assert "".join(o.text for o in streams).count(says) == 1
