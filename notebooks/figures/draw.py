@@ -87,28 +87,25 @@ def time_axis(ax, y, x0=130, x1=670):
     write(ax, x1 + 6, y, "time", 10.5, ha="left", color=SOFT)
 
 
-@drawing(250)
+@drawing(214)
 def frontend_backend(ax):
-    """Programs in Python, C++ or Java put operations into the queues of one back end. Three
-    streams on two GPUs each execute the operations of a queue of their own.
+    """Python and PyTorch, the front end, issue operations into two queues of a GPU, the back end.
+    Each queue is a stream. The computing units take from one, a copy engine from the other.
     """
-    write(ax, 75, 20, "front end", 12, bold=True)
-    write(ax, 445, 20, "back end", 12, bold=True)
-    ax.add_patch(Rectangle((195, 38), 505, 206, facecolor=PALE, edgecolor=GREY, zorder=1))
-    lanes = ("GPU 0\nstream 0", "GPU 0\nstream 1", "GPU 1\nstream 0")
-    queued = ("y.sum()", "x + 1"), ("relu", "matmul"), ("copy", "copy")
-    for i, name in enumerate(("Python", "C++", "Java")):
-        y = 86 + 58 * i
-        box(ax, 20, y - 22, 110, 44, name, SKY, 12)
-        arrow(ax, (130, y), (236, 144))
-        arrow(ax, (240, 144), (278, y))
-        for k, operation in enumerate(queued[i]):
-            box(ax, 280 + 78 * k, y - 20, 72, 40, operation, ORANGE)
-        box(ax, 545, y - 22, 135, 44, lanes[i], BLUE, 12)
-        arrow(ax, (432, y), (545, y))
-    write(ax, 355, 52, "a queue for each stream")
-    write(ax, 165, 226, "issue", color=SOFT)
-    write(ax, 488, 226, "execute", color=SOFT)
+    write(ax, 85, 20, "front end", 12, bold=True)
+    write(ax, 460, 20, "back end: a GPU", 12, bold=True)
+    ax.add_patch(Rectangle((225, 38), 475, 166, facecolor=PALE, edgecolor=GREY, zorder=1))
+    box(ax, 20, 93, 130, 56, "Python,\nPyTorch", SKY, 12)
+    write(ax, 185, 84, "issue", color=SOFT)
+    ends = ("y.sum()", "x + 1", "computing units"), ("copy", "copy", "copy engine")
+    for i, (*queued, end) in enumerate(ends):
+        y = 86 + 76 * i
+        write(ax, 332, y - 32, f"stream {i}")
+        arrow(ax, (150, 121), (255, y))
+        for k, operation in enumerate(queued):
+            box(ax, 257 + 78 * k, y - 20, 72, 40, operation, ORANGE)
+        arrow(ax, (409, y), (543, y), "execute")
+        box(ax, 545, y - 22, 135, 44, end, BLUE, 10.5)
 
 
 @drawing(180)
