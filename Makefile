@@ -12,7 +12,7 @@
 #   make colab [NN="00 01"]           the course where only Colab's packages are
 #   make release                      a wheel and an archive of the sources, tried, into dist
 #   make matrix [PYTHONS="3.10 3.13"]  make test with several, each in an environment of its own
-#   make conda                        the tests and three notebooks with what environment.yml says
+#   make conda                        the tests and five notebooks with what environment.yml says
 #   make oldest                       the tests with the oldest and the newest dependencies
 #   make nbconvert                    execute the notebooks by nbconvert, into build/nbconvert
 # PYTHON=python3.12 chooses another interpreter (make clean first). LAB_ARGS and PYTEST_ARGS are

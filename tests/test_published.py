@@ -95,7 +95,7 @@ def test_a_notebook_prints_the_figures_that_name_it(number):
     """From the day on which a notebook has its section "On a GPU"."""
     cells = nbformat.read(course()[number], 4).cells
     text = "\n".join(cell.source for cell in cells)
-    if not re.search(r"^#+ (?:\d+\. )?On a GPU", text, re.M):
+    if not re.search(r"^#+ (?:\d+\. )?On (?:a GPU|several GPUs)", text, re.M):
         return
     used = [
         (figure, load(path)["source"]["address"])

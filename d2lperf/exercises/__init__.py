@@ -3,7 +3,7 @@
 A notebook imports its module and ends a cell with a call that shows a `Feedback`:
 
     from d2lperf.exercises import nb01
-    nb01.check_ratio(my_ratio)
+    nb01.check_time_job(time_job)
 
 A checker never raises because of the learner's code and never depends on the machine's speed. Its
 messages show the input, what came back and what is wrong in it, but not the right result. Numbers,

@@ -208,8 +208,8 @@ def check_may_claim(may_claim: Callable[[Comparison, str, float], str]) -> Feedb
             if got != expected:
                 return failed(
                     f"{name} has the ratio {entry.ratio:.3f} with the interval "
-                    f"[{entry.low:.3f}, {entry.high:.3f}]. To save {saving:.0%} is to take at most "
-                    f"{line:.2f} of the time, so {show(got)} is not what this supports."
+                    f"[{entry.low:.3f}, {entry.high:.3f}]. For a saving of {saving:.0%}, "
+                    f"{show(got)} is not what this supports."
                 )
     return passed("You claim what the whole interval supports, and no more.")
 
