@@ -71,6 +71,7 @@ SAME = {
     "the book's line": ("eager: 0.1234 sec", "eager: 12.0000 sec"),
     "units": ("37.1 µs, 5 ns, 1.2 ms", "1,237.1 us, 0.5 ns, 12 ms"),
     "a difference below zero": ("gap  4.3 ms (2 ms)", "gap -0.1 ms (-3 ms)"),
+    "a difference below zero in a table": ("<td>0.05 ms</td>", "<td>-0.40 ms</td>"),
     "minutes": ("after 2 minutes", "after 1 minutes"),
     "both micro signs": ("3 \u00b5s", "4 \u03bcs"),
     "time in markdown": ("**37.1 µs** a call", "**9.2 µs** a call"),
