@@ -473,8 +473,9 @@ def record_course(*, run: bool, timeout_s: float) -> int:
             status = 1
             continue
         if shown is not None:
-            runs[path.stem] = shown
-            print(f"{path.stem}: {len(shown.measured_here())} predictions", flush=True)
+            name = path.relative_to(HERE).with_suffix("").as_posix()  # a study's begins with deeper/
+            runs[name] = shown
+            print(f"{name}: {len(shown.measured_here())} predictions", flush=True)
     try:
         print(f"recorded in {record(runs, RECORDED).relative_to(HERE.parent)}")
     except BuildError as error:

@@ -363,14 +363,17 @@ def test_course_and_studies_are_recorded(monkeypatch):
 
 
 def test_the_program_records_what_there_is_and_tells_what_is_not(course, monkeypatch, capsys):
-    monkeypatch.setattr(build, "find", lambda wanted: sorted(course.parent.glob("*.ipynb")))
+    monkeypatch.setattr(build, "find", lambda wanted: sorted(course.parent.rglob("*.ipynb")))
     monkeypatch.setattr(build, "RECORDED", course.parent / "recorded")
     nbformat.write(notebook("predictions()"), course.parent / "02-b.ipynb")
+    (course.parent / "deeper").mkdir()
+    (course.parent / "deeper" / "01-study.ipynb").write_bytes(course.read_bytes())
     assert build.main(["--record-stored"]) == 1
     printed = capsys.readouterr()
     assert "01-a: 1 predictions" in printed.out and "recorded in" in printed.out
     assert "02-b: its stored outputs have no predictions to read" in printed.err
-    assert [list(run.notebooks) for run in build.recorded.read()] == [["01-a"]]
+    (run,) = build.recorded.read()
+    assert set(run.notebooks) == {"01-a", "deeper/01-study"}
     with pytest.raises(SystemExit):
         build.main(["--record", "01"])
 
