@@ -473,7 +473,8 @@ def record_course(*, run: bool, timeout_s: float) -> int:
             status = 1
             continue
         if shown is not None:
-            name = path.relative_to(HERE).with_suffix("").as_posix()  # a study's begins with deeper/
+            # "deeper/" before the name of a study
+            name = path.relative_to(HERE).with_suffix("").as_posix()
             runs[name] = shown
             print(f"{name}: {len(shown.measured_here())} predictions", flush=True)
     try:
