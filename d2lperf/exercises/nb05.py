@@ -106,19 +106,20 @@ def check_blocks_time(
 
     Args:
         blocks_time: function of the bytes of the array and of a block, the passes, the bandwidths
-            of memory and of the cache in B/s, and the seconds of overhead; returns seconds.
+            of memory and of the cache in bytes read per second, and the seconds of overhead;
+            returns seconds.
     """
     cases = [(2**27, 2**18, 8, 2e10, 8e10, 1e-6), (2**27, 2**18, 1, 2e10, 8e10, 1e-6)]
     cases += [(2**20, 2**12, 4, 1e10, 4e10, 2e-6), (1000, 300, 3, 1e9, 4e9, 1e-6)]
     for case in cases:
         size, block, passes, memory, cache, overhead = case
         calls = passes * math.ceil(size / block)
-        parts = (2 * size / memory, (passes - 1) * 2 * size / cache, calls * overhead)
+        parts = (size / memory, (passes - 1) * size / cache, calls * overhead)
         found = blocks_time(*case)
         if not close(found, sum(parts)):
             return failed(
                 f"{gave(found, blocks_time, *case)}, which is {off(found, sum(parts))}: how often "
-                "does each block come from memory, and from the cache? In how many calls? Each "
-                "byte is read and written"
+                "does each block come from memory, and from the cache? In how many calls? A pass "
+                "reads each byte once"
             )
     return passed("The three parts of section 2 add up.")

@@ -45,26 +45,25 @@ def cache_steps(sizes, bandwidths):
         """\
 def blocks_time(size, block, passes, memory, cache, overhead):
     calls = passes * math.ceil(size / block)
-    return passes * 2 * size / cache + calls * overhead
+    return passes * size / cache + calls * overhead
 """,
         # one call for each block
         """\
 def blocks_time(size, block, passes, memory, cache, overhead):
-    moved = 2 * size
     calls = math.ceil(size / block)
-    return moved / memory + (passes - 1) * moved / cache + calls * overhead
+    return size / memory + (passes - 1) * size / cache + calls * overhead
 """,
-        # what is written does not count
+        # what is written counts, too
         """\
 def blocks_time(size, block, passes, memory, cache, overhead):
     calls = passes * math.ceil(size / block)
-    return size / memory + (passes - 1) * size / cache + calls * overhead
+    return 2 * size / memory + (passes - 1) * 2 * size / cache + calls * overhead
 """,
         # the last block forgotten
         """\
 def blocks_time(size, block, passes, memory, cache, overhead):
     calls = passes * (size // block)
-    return 2 * size / memory + (passes - 1) * 2 * size / cache + calls * overhead
+    return size / memory + (passes - 1) * size / cache + calls * overhead
 """,
     ],
 }
@@ -102,7 +101,7 @@ def cache_steps(sizes, bandwidths):
 def blocks_time(size, block, passes, memory, cache, overhead):
     total = 0.0
     for begin in range(0, size, block):
-        moved = 2 * min(block, size - begin)
+        moved = min(block, size - begin)
         total += moved / memory + (passes - 1) * moved / cache + passes * overhead
     return total
 """,
@@ -110,7 +109,7 @@ def blocks_time(size, block, passes, memory, cache, overhead):
         """\
 def blocks_time(size, block, passes, memory, cache, overhead):
     parts = [1 / memory, (passes - 1) / cache]
-    return np.array([2 * size * sum(parts) - passes * (-size // block) * overhead])
+    return np.array([size * sum(parts) - passes * (-size // block) * overhead])
 """,
     ],
 }
