@@ -62,7 +62,7 @@ def work_times(
     bytes_per_s: float,
     overhead_s: float,
 ) -> WorkTimes:
-    """Return the times of the roofline model with overhead (notebook 05b, section 2).
+    """Return the times of the roofline model with overhead (notebook 05b, section 5).
 
     Each call takes the longest of its overhead, its bytes by the bandwidth and its FLOPs by the
     rate (S. Williams, A. Waterman, D. Patterson, *CACM* 52(4), 2009, and the overhead). The calls

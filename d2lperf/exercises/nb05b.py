@@ -65,15 +65,16 @@ def check_ridge(ridge: Callable[..., float]) -> Feedback:
     """Check a measurement of the ridge on two simulated machines, then tell that of this machine.
 
     Args:
-        ridge: function of a product, its FLOPs, an addition, the bytes it moves and a clock, that
+        ridge: function of a product, its FLOPs, an addition, the bytes it reads and a clock, that
             measures both and returns FLOPs per byte.
     """
     for product_s, addition_s, flops, size in ((2e-3, 1e-3, 2e8, 1.2e7), (1e-4, 4e-3, 1e8, 2.4e7)):
         machine = _SimulatedMachine(product_s, addition_s)
         found = ridge(machine.product, flops, machine.addition, size, machine.clock)
         what = (
-            f"a product of {flops:g} FLOPs takes {product_s * 1e3:g} ms, an addition of {size:g} "
-            f"bytes {addition_s * 1e3:g} ms if nothing disturbs them; you return {show(found)}"
+            f"a product of {flops:g} FLOPs takes {product_s * 1e3:g} ms, an addition that reads "
+            f"{size:g} bytes {addition_s * 1e3:g} ms if nothing disturbs them; you return "
+            f"{show(found)}"
         )
         for name, calls in machine.calls.items():
             if calls < 2:
@@ -93,12 +94,12 @@ def _ridge_here(ridge: Callable[..., float]) -> str:
     n, length = 512, 2**23
     a, b = torch.rand(2, n, n)
     x, y, z = torch.rand(3, length)
-    arguments = (lambda: a @ b, 2 * n**3, lambda: torch.add(x, y, out=z), 4 * 4 * length)
+    arguments = (lambda: a @ b, 2 * n**3, lambda: torch.add(x, y, out=z), 3 * 4 * length)
     here = float(ridge(*arguments, time.perf_counter))
     return (
         f"Your machine's ridge: {here:.3g} FLOPs per byte, with {torch.get_num_threads()} "
-        f"thread(s). Square float32 products, which have n / 8, are bound by memory below "
-        f"n = {math.ceil(8 * here)} in this model."
+        f"thread(s). Square float32 products, which have n / 6, are bound by memory below "
+        f"n = {math.ceil(6 * here)} in this model."
     )
 
 
