@@ -29,6 +29,8 @@ DOCUMENTED = (
     *("torch._logging.set_logs", "torch._foreach_", "torch._assert", "torch._check"),
     *("torch._inductor.aoti_compile_and_package", "torch._inductor.aoti_load_package"),
     *("torch._scaled_mm", "torch._higher_order_ops", "sys._getframe"),
+    # No public operator takes weights in oneDNN's order; notebook 05b does without where they lack.
+    *("torch.ops.mkldnn._reorder_linear_weight", "torch.ops.mkldnn._linear_pointwise"),
 )
 PUBLIC_ALL_THE_SAME = {"_asdict", "_replace", "_fields", "_make"}  # of named tuples
 TIMING = re.compile(
