@@ -1,4 +1,4 @@
-"""Notebooks 02, 02b and their studies without a C++ compiler: they say so, and all runs."""
+"""Notebooks 02, 02b, 05 and studies without a C or C++ compiler: they say so, and all runs."""
 
 import nbformat
 import pytest
@@ -9,6 +9,7 @@ from notebooks import build
 SAYS = {
     "02-compilers-and-interpreters": "BACKEND = 'eager'",
     "02b-graphs-and-programs": "BACKEND = 'eager'",
+    "05-hardware": "assumed: no C compiler",
     "deeper/02-where-the-rest-goes": "BACKEND = 'eager'",
     "deeper/02-without-python": "compiler_works = False",
 }
@@ -18,7 +19,8 @@ SAYS = {
 @pytest.mark.parametrize("name, says", SAYS.items(), ids=[name.split("/")[-1] for name in SAYS])
 def test_without_a_compiler_a_notebook_says_so_and_runs(monkeypatch, name, says):
     # Inductor's own variable, and the notebooks': a name that no file has.
-    monkeypatch.setenv("CXX", "no-such-compiler")
+    for variable in ("CC", "CXX"):
+        monkeypatch.setenv(variable, "no-such-compiler")
     monkeypatch.setenv("D2LPERF_BUDGET", "0.1")
     notebook = nbformat.read(build.HERE / f"{name}.ipynb", as_version=4)
 

@@ -95,24 +95,33 @@ def test_every_figure_has_its_source(path):
     assert list(problems(load(path))) == []
 
 
-@pytest.mark.parametrize("name", sorted(course() | studies()))
+def figures() -> list[tuple[dict, str]]:
+    """Each figure with the address of its source."""
+    files = [load(path) for path in SOURCES]
+    return [(figure, file["source"]["address"]) for file in files for figure in file["figures"]]
+
+
+def text_of(name: str) -> str:
+    cells = nbformat.read((course() | studies())[name], 4).cells
+    return "\n".join(cell.source for cell in cells)
+
+
+@pytest.mark.parametrize("name", sorted({name for f, _ in figures() for name in f["notebooks"]}))
 def test_a_notebook_prints_the_figures_that_name_it(name):
-    path = (course() | studies())[name]
-    text = "\n".join(cell.source for cell in nbformat.read(path, 4).cells)
-    used = [
-        (figure, load(path)["source"]["address"])
-        for path in SOURCES
-        for figure in load(path)["figures"]
-        if name in figure["notebooks"]
-    ]
+    text = text_of(name)
+    used = [(figure, address) for figure, address in figures() if name in figure["notebooks"]]
     missing = [figure["name"] for figure, _ in used if not is_written(figure["value"], text)]
     assert missing == [], f"these figures do not stand in notebook {name}"
-    assert not used or any(address in text for _, address in used), "no source is linked"
+    linked = [address in text or figure["address"] in text for figure, address in used]
+    assert all(linked), "a source is not linked"
 
 
-@pytest.mark.parametrize("number", sorted(course()))
-def test_a_section_on_gpus_has_a_published_figure(number):
-    text = "\n".join(cell.source for cell in nbformat.read(course()[number], 4).cells)
-    if re.search(r"^#+ (?:\d+\. )?On (?:a GPU|several GPUs)", text, re.M):
-        figures = [figure for path in SOURCES for figure in load(path)["figures"]]
-        assert any(number in figure["notebooks"] for figure in figures)
+ON_GPUS = re.compile(r"^#+ (?:\d+\. )?On (?:a GPU|several GPUs)", re.M)
+
+
+WITH_GPUS = [name for name in sorted(course()) if ON_GPUS.search(text_of(name))]
+
+
+@pytest.mark.parametrize("name", WITH_GPUS)
+def test_a_section_on_gpus_has_a_published_figure(name):
+    assert any(name in figure["notebooks"] for figure, _ in figures())
