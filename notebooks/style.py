@@ -30,8 +30,6 @@ DOCUMENTED = (
     *("torch._inductor.aoti_compile_and_package", "torch._inductor.aoti_load_package"),
     *("torch._scaled_mm", "torch._higher_order_ops", "sys._getframe"),
 )
-# No public operator takes weights in oneDNN's order; notebook 05b does without where they lack.
-NO_PUBLIC_WAY = ("torch.ops.mkldnn._reorder_linear_weight", "torch.ops.mkldnn._linear_pointwise")
 PUBLIC_ALL_THE_SAME = {"_asdict", "_replace", "_fields", "_make"}  # of named tuples
 TIMING = re.compile(
     r"\b\d+(?:[.,]\d+)?\s*(?:×(?!\s*\d)|x (?:as )?(?:fast|slow)|times (?:as )?(?:fast|slow)"
@@ -247,7 +245,7 @@ def no_private_names(notebook, name):
         for text in dotted(cell):
             used = re.sub(r"^(self|cls)\._", "", text)
             private = set(re.findall(r"(?<=\.)_(?!_)\w*", used)) - PUBLIC_ALL_THE_SAME
-            if private and not text.startswith(DOCUMENTED + NO_PUBLIC_WAY):
+            if private and not text.startswith(DOCUMENTED):
                 yield f"cell {i}: {text} is private"
 
 
