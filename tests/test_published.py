@@ -125,3 +125,17 @@ WITH_GPUS = [name for name in sorted(course()) if ON_GPUS.search(text_of(name))]
 @pytest.mark.parametrize("name", WITH_GPUS)
 def test_a_section_on_gpus_has_a_published_figure(name):
     assert any(name in figure["notebooks"] for figure, _ in figures())
+
+
+# ------------------------------------------------------------------------------ recorded runs
+
+
+@pytest.mark.parametrize(
+    "path", sorted((NOTEBOOKS / "recorded").glob("*.json")), ids=lambda path: path.stem
+)
+def test_each_recorded_prediction_stands_in_its_notebook(path):
+    """A row that its notebook no longer predicts would be shown beside another one's numbers."""
+    for name, rows in load(path)["notebooks"].items():
+        outputs = (NOTEBOOKS / f"{name}.ipynb").read_text(encoding="utf-8")
+        for row in rows:
+            assert json.dumps(row["text"], ensure_ascii=False)[1:-1] in outputs, (name, row["text"])
