@@ -230,7 +230,7 @@ def communication_share(compute_s: float, communication_s: float) -> float:
 
 
 def pipeline_idle(stages: int, micro: int) -> float:
-    """Return the share of the time that a pipeline is idle (notebook 08b, section 4).
+    """Return the share of the time that a pipeline is idle (notebook 08c, section 3).
 
     Args:
         stages: how many devices the layers are divided over.
