@@ -1,6 +1,6 @@
 """What limits work, what fits into memory, what communication costs: formulas of the notebooks.
 
-Pure functions of numbers, in bytes and seconds. Notebooks 05, 06, 08b and 09 derive them. The
+Pure functions of numbers, in bytes and seconds. Notebooks 05, 06, 08b, 08c and 09 derive them. The
 calculators of the web page (`docs/calculators`) compute the same, and a test compares both.
 """
 
