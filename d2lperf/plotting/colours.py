@@ -11,13 +11,13 @@ from collections.abc import Iterable, Mapping
 
 # In the order in which ranks and devices take them, with the words that have them.
 _TABLE = {
-    "blue": ("#0072B2", "eager backward compute computation arithmetic measured gradients"),
+    "blue": ("#0072B2", "eager backward compute computation arithmetic measured gradients step"),
     "vermillion": ("#D55E00", "compiled slower update optimizer overhead"),
-    "green": ("#009E73", "scripted faster load copy prefetch"),
-    "purple": ("#CC79A7", "traced parameters memory pull fetch"),
+    "green": ("#009E73", "scripted faster load copy prefetch prepare"),
+    "purple": ("#CC79A7", "traced parameters memory pull fetch item"),
     "orange": ("#E69F00", "exported communication all-reduce all-gather reduce-scatter broadcast"),
     "sky": ("#56B4E9", "forward activations numpy batch"),
-    "black": ("#000000", "predicted python call"),
+    "black": ("#000000", "predicted python call issue"),
 }
 COLOURS = {name: colour for name, (colour, _) in _TABLE.items()}
 SOFT, GREY, FAINT = "#767676", "#A6A6A6", "#E6E6E6"  # axes; not decided, not named; grid, bands
