@@ -229,11 +229,15 @@ class Predictions:
     __repr__ = __str__
 
     def _recorded(self, prediction: Prediction) -> str:
-        """What the recorded run measured, "" where it has not."""
+        """What the recorded run measured, and predicted if not the same; "" where it has not."""
         if self.beside is None or prediction.published:
             return ""
-        number = self.beside.numbers.get(prediction.key)
-        return "" if number is None else format_value(number, prediction.unit)
+        found = self.beside.numbers.get(prediction.key)
+        if found is None:
+            return ""
+        predicted, measured = (format_value(number, prediction.unit) for number in found)
+        own = predicted == prediction.cells().predicted
+        return measured if own else f"{measured} (predicted {predicted})"
 
     def _recorded_line(self, prediction: Prediction) -> str:
         number = self._recorded(prediction)

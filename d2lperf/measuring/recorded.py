@@ -23,31 +23,38 @@ class Key(NamedTuple):
     unit: str
 
 
+class Found(NamedTuple):
+    """What a recorded run predicted, and what it measured."""
+
+    predicted: float
+    measured: float
+
+
 class Record(NamedTuple):
     """A run of course and studies.
 
     Attributes:
         card: the machine, with the versions of what ran.
         day: the day of the run, such as "2026-11-23".
-        notebooks: what was measured, by notebook and prediction.
+        notebooks: what was found, by notebook and prediction.
     """
 
     card: Machine
     day: str
-    notebooks: Mapping[str, Mapping[Key, float]]
+    notebooks: Mapping[str, Mapping[Key, Found]]
 
-    def notebook_of(self, keys: Iterable[Key]) -> Mapping[Key, float]:
-        """Return the numbers of the notebook that has most of these predictions."""
+    def notebook_of(self, keys: Iterable[Key]) -> Mapping[Key, Found]:
+        """Return what was found in the notebook that has most of these predictions."""
         keys = set(keys)
         best = max(self.notebooks.values(), key=lambda found: len(keys & set(found)), default={})
-        return {key: number for key, number in best.items() if key in keys}
+        return {key: found for key, found in best.items() if key in keys}
 
 
 class Column(NamedTuple):
-    """What another run measured: the name of its machine, and numbers by prediction."""
+    """What another run found: the name of its machine, and its numbers by prediction."""
 
     machine: str
-    numbers: Mapping[Key, float]
+    numbers: Mapping[Key, Found]
 
 
 def read() -> list[Record]:
@@ -80,8 +87,8 @@ def _record(values: dict) -> Record:
     return Record(card, day, notebooks)
 
 
-def _numbers(rows: list[dict]) -> dict[Key, float]:
-    """Return what a notebook measured, by prediction."""
+def _numbers(rows: list[dict]) -> dict[Key, Found]:
+    """Return what a notebook found, by prediction."""
     found = {}
     for row in rows:
         if set(row) != KEYS:
@@ -89,7 +96,7 @@ def _numbers(rows: list[dict]) -> dict[Key, float]:
         for name in ("predicted", "measured"):
             if isinstance(row[name], bool) or not isinstance(row[name], (int, float)):
                 raise ValueError(f"{row['text']!r}: {name} is {row[name]!r} and no number")
-        found[Key(row["text"], row["unit"])] = row["measured"]
+        found[Key(row["text"], row["unit"])] = Found(row["predicted"], row["measured"])
     return found
 
 
@@ -108,7 +115,7 @@ def choose(records: Iterable[Record], this: Machine, own: Mapping[Key, float]) -
     best, best_rank = None, (False, False, "")
     for record in records:
         numbers = record.notebook_of(own)
-        if not numbers or all(own[key] == number for key, number in numbers.items()):
+        if not numbers or all(own[key] == found.measured for key, found in numbers.items()):
             continue
         card = record.card
         other_processor = card.processor_name != this.processor_name

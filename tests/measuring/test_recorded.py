@@ -90,7 +90,7 @@ def test_the_column_names_the_machine_and_has_its_numbers():
     predict("a GPU", 1.0).score(5.0, published="RTX 4090")
     assert str(predictions()).splitlines() == [
         "a step: predicted 100 ms, measured 125 ms [120 ms, 130 ms], off by a factor of 1.2",
-        "  recorded on 2-core AMD EPYC: 250 ms",
+        "  recorded on 2-core AMD EPYC: 250 ms (predicted 1.00 s)",
         "a ratio: predicted 1.00, measured 2.00, off by a factor of 2.0",
         "  recorded on 2-core AMD EPYC: 3.00",
         "new: predicted 1.00, measured 4.00, off by a factor of 4.0",
@@ -101,7 +101,8 @@ def test_the_column_names_the_machine_and_has_its_numbers():
     places = [header(html).index(f">{name}</th>") for name in [*names, "result"]]
     assert places == sorted(places)
     assert (
-        "<td class='score'>125 ms</td><td class='score'>250 ms</td><td class='score'></td>" in html
+        "<td class='score'>125 ms</td>"
+        "<td class='score'>250 ms (predicted 1.00 s)</td><td class='score'></td>" in html
     )
 
 
@@ -153,7 +154,7 @@ def test_numbers_are_of_the_notebook_that_shares_most_predictions():
     store(CPU, "2026-11-23", **notebooks)
     for text in ("ring", "star", "new"):
         predict(text, 1.0).score(2.0)
-    assert predictions().beside.numbers == {("ring", ""): 9.0, ("star", ""): 9.5}
+    assert predictions().beside.numbers == {("ring", ""): (1.0, 9.0), ("star", ""): (1.0, 9.5)}
 
 
 def test_a_run_is_not_shown_beside_itself():
@@ -161,7 +162,7 @@ def test_a_run_is_not_shown_beside_itself():
     store(CPU, "2026-11-23", **{"05-x": predictions().measured_here()})
     assert predictions().beside is None
     predict("a step", 0.1, "s").score(0.126)
-    assert predictions().beside.numbers == {("a step", "s"): 0.125}
+    assert predictions().beside.numbers == {("a step", "s"): (0.1, 0.125)}
 
 
 # the file ---------------------------------------------------------------------------------
@@ -180,7 +181,8 @@ def test_what_is_stored_comes_back(folder):
     ]
     (record,) = recorded.read()
     assert record.card == GPU and record.day == "2026-11-23"
-    assert record.notebooks == {"05-x": {("a step", "s"): 0.125, ("no interval", ""): 4}}
+    found = {("a step", "s"): (0.1, 0.125), ("no interval", ""): (3, 4)}
+    assert record.notebooks == {"05-x": found}
 
 
 GOOD = {"date": "2026-11-23", "card": CPU.to_dict(), "notebooks": {"05-x": [row("a", 1.0)]}}
