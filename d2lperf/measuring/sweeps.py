@@ -161,7 +161,7 @@ class Sweep(Shown, Saved):
                 if found.verdict != BASELINE:
                     curves.setdefault(name, []).append(found)
                     x.setdefault(name, []).append(value)
-        log = "x" if numbers and 0 < 10 * min(self.values) <= max(self.values) else ""
+        wide = numbers and 0 < 10 * min(self.values) <= max(self.values)
         ax = plotting.lines(
             x,
             {name: [found.ratio for found in curve] for name, curve in curves.items()},
@@ -169,7 +169,7 @@ class Sweep(Shown, Saved):
             high={name: [found.high for found in curve] for name, curve in curves.items()},
             xlabel=self.label,
             ylabel=f"time relative to {self.comparisons[0].baseline}",
-            log=log,
+            log="xy" if wide else "y",  # as a ratio is judged, and `crossing` interpolates
             palette=palette,
             ax=ax,
         )
