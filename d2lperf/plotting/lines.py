@@ -52,7 +52,7 @@ def lines(
     for (name, values), marker in zip(curves.items(), cycle("osD^vP*X")):
         own = style.to_array(x[name] if isinstance(x, Mapping) else x)
         colour, values = colours[str(name)], style.to_array(values)
-        handles += ax.plot(own, values, color=colour, marker=marker, ms=5, lw=1.5)
+        handles += ax.plot(own, values, color=colour, marker=marker, ms=5, lw=1.5, label=name)
         if name in low:
             ends = style.to_array(low[name]), style.to_array(high[name])
             ax.vlines(own, *ends, color=colour, lw=4, alpha=0.4)
