@@ -68,6 +68,7 @@ SAME = {
         '0.760 [0.752, 0.768]</td>\n  <td style="text-align: left">faster</td>',
         '1.160 [1.152, 1.268]</td>\n  <td style="text-align: left">slower</td>',
     ),
+    "differences": ("loses 0.005 [-0.002, 0.012]", "loses -0.011 [-0.022, -0.003]"),
     "the book's line": ("eager: 0.1234 sec", "eager: 12.0000 sec"),
     "units": ("37.1 µs, 5 ns, 1.2 ms", "1,237.1 us, 0.5 ns, 12 ms"),
     "a difference below zero": ("gap  4.3 ms (2 ms)", "gap -0.1 ms (-3 ms)"),

@@ -236,14 +236,14 @@ class Predictions:
         if found is None:
             return ""
         predicted, measured = (format_value(number, prediction.unit) for number in found)
-        own = predicted == prediction.cells().predicted
-        return measured if own else f"{measured} (predicted {predicted})"
+        same = predicted == prediction.cells().predicted
+        return measured if same else f"{measured} (predicted {predicted})"
 
     def _recorded_line(self, prediction: Prediction) -> str:
-        number = self._recorded(prediction)
-        if self.beside is None or not number:
+        found = self._recorded(prediction)
+        if self.beside is None or not found:
             return ""
-        return f"\n  recorded on {self.beside.machine}: {number}"
+        return f"\n  recorded on {self.beside.machine}: {found}"
 
     def _row(self, p: Prediction) -> dict[str, str]:
         """The texts of one prediction by column. The score line has the interval."""

@@ -15,7 +15,7 @@ import torch
 from d2lperf.formats import Shown, Table, format_estimate, format_value
 from d2lperf.measuring.results import Comparison
 from d2lperf.measuring.saved import Saved, decoded, encoded
-from d2lperf.measuring.verdict import BASELINE, Ratio
+from d2lperf.measuring.verdict import BASELINE, FASTER, SLOWER, Ratio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,8 +121,9 @@ class Sweep(Shown, Saved):
                 f"{self.values}."
             )
         ratios = [run[name] for run in self]
-        # Only a ratio whose whole interval lies on one side of 1 counts.
-        sides = [(value, r) for value, r in zip(numbers, ratios) if r.high < 1 or r.low > 1]
+        # Only what is faster or slower counts: near 1, an interval may miss 1 by chance.
+        decided = (FASTER, SLOWER)
+        sides = [(value, r) for value, r in zip(numbers, ratios) if r.verdict in decided]
         pairs = list(itertools.pairwise(sides))
         turns = [
             (left, right) for left, right in pairs if (left[1].high < 1) != (right[1].high < 1)

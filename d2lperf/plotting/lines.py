@@ -66,7 +66,7 @@ def lines(
     style.ticks(ax.yaxis, "y" in log, yunit)
     names = list(curves)
     if said:
-        (dashed,) = ax.plot([], [], color="black", lw=1.5, ls="--")
+        (dashed,) = ax.plot([], [], color="black", lw=1.5, ls="--", label="predicted")
         handles, names = [*handles, dashed], [*names, "predicted"]
     if said or isinstance(y, Mapping):
         style.legend(ax, handles, names)

@@ -616,6 +616,9 @@ def test_a_crossing_is_found_with_its_interval():
     # An interval that holds 1 decides nothing: the ends are the neighbours that do.
     wide = sizes({10: 2.0, 100: 1.0, 1000: 0.5}).crossing("fused")
     assert (wide.low, wide.high) == (10, 1000)
+    # Nor does one that lies within the margin.
+    near = sizes({10: 2.0, 100: 0.5, 1000: 1.01}).crossing()
+    assert (near.low, near.high) == (10, 100)
 
 
 def test_what_is_no_crossing_is_told():
@@ -635,3 +638,12 @@ def test_a_sweep_over_words():
     found = Sweep("dtype", ["float32", "bfloat16"], [*sizes()][:2])
     assert "bfloat16" in str(found)
     found.plot().figure.canvas.draw()
+
+
+def test_the_curve_of_a_sweep_crosses_1_where_crossing_says():
+    swept = sizes({10: 2.0, 1000: 0.25})
+    ax = swept.plot()
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    (line,) = [line for line in ax.lines if line.get_label() == "fused"]
+    x, y = np.log(line.get_xydata()).T
+    assert np.interp(0, -y, x) == pytest.approx(math.log(swept.crossing().value))

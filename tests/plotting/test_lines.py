@@ -32,6 +32,9 @@ def test_several_curves_differ_in_colour_and_marker_and_are_named():
     assert same_color(ax.lines[1].get_color(), COLOURS["vermillion"])
     assert ax.lines[0].get_marker() != ax.lines[1].get_marker()
     assert legend(ax) == ["eager", "compiled"]
+    ax.plot(X, [1, 1, 1], label="model")
+    ax.legend()  # a reader's own curve joins ours
+    assert legend(ax) == ["eager", "compiled", "model"]
 
 
 def test_ticks_have_units_or_are_plain_numbers():
