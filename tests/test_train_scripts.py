@@ -115,7 +115,7 @@ def test_what_goes_on_carries_the_fast_script(name):
     assert sum(text in source for source in code_of(nbformat.read(NOTEBOOKS / name, 4))) == 1
 
 
-@pytest.mark.parametrize(("name", "least"), [(NOTEBOOK.name, 8), (GOES_ON[0], 4)])
+@pytest.mark.parametrize(("name", "least"), [(NOTEBOOK.name, 7), (GOES_ON[0], 4)])
 def test_no_diff_is_long(name, least):
     diffs = diffs_of(nbformat.read(NOTEBOOKS / name, 4))
     assert len(diffs) >= least
