@@ -326,7 +326,7 @@ COUNTERS += ["module.current_allocated_memory"]
 @pytest.mark.skipif(not toy_device.supported(), reason="this torch has no hooks in Python")
 @pytest.mark.parametrize("counter", COUNTERS)
 def test_06_counts_memory_where_the_device_does(counter):
-    notebook = nbformat.read(NOTEBOOKS["06-memory-and-precision"], as_version=4)
+    notebook = nbformat.read(NOTEBOOKS["06-memory"], as_version=4)
     (cell,) = [c.source for _, c in code_cells(notebook) if "def in_use():" in c.source]
     run = run_fresh(IN_USE.format(cell=cell, counter=counter), Path(__file__).parent)
     assert run.stdout.splitlines() == ["None", "7"], run.stderr
