@@ -33,7 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Seconds that a notebook may take on two cores. Those that start processes get more.
 LIMIT_S = 90.0
-LIMITS_S = {"07": 120.0, "08": 120.0, "09": 120.0, "10": 120.0}
+LIMITS_S = dict.fromkeys(("08", "08b", "08c", "08d", "09", "09b", "10b"), 120.0)
+LIMITS_S |= {"07b": 240.0, "10": 240.0}
 
 
 def chosen(beginnings: list[str], folder: Path = ROOT / "notebooks") -> list[Path]:
@@ -138,7 +139,7 @@ def verdict(found: Rounds, quiet: bool) -> int:
     late = 0
     print("\n| notebook | runs | seconds, median | seconds, most | limit |\n|---|---|---|---|---|")
     for name, seconds in found.took.items():
-        limit = LIMITS_S.get(name[:2], LIMIT_S)
+        limit = LIMITS_S.get(name.split("-")[0], LIMIT_S)
         if quiet and max(seconds) > limit:
             late += 1
         print(

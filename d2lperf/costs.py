@@ -23,7 +23,7 @@ __all__ = [
 
 # Bytes of a weight and its gradient, of the optimizer's 32-bit copy of a weight, and of a kept
 # number of the activations. autocast keeps a 16-bit copy of each weight for the backward pass
-# (notebook 06); the last one is the mixed precision of ZeRO (notebook 08b).
+# (notebook 06b); the last one is the mixed precision of ZeRO (notebook 08b).
 _PRECISIONS = {
     "float32": (4, 4, 0, 4),
     "autocast": (4 + 2, 4, 0, 2),
@@ -109,7 +109,7 @@ def training_bytes(
     stage: int = 0,
     devices: int = 1,
 ) -> Held:
-    """Return the bytes that each device holds in a training step (notebooks 06 and 08b).
+    """Return the bytes that each device holds in a training step (notebooks 06, 06b and 08b).
 
     ZeRO divides the optimizer's state over the devices from stage 1 on, the gradients from stage 2
     on, the weights at stage 3, which is FSDP2 (S. Rajbhandari et al., arXiv:1910.02054). Buffers,

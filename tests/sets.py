@@ -1,7 +1,7 @@
 """Run tests with another set of packages: `python tests/sets.py conda`, or `oldest newest`.
 
 conda: what environment.yml says, by micromamba or conda where one is on the path, otherwise its pip
-part alone in Python 3.11; with five notebooks. torch is the version of requirements.lock, in the
+part alone in Python 3.11; with six notebooks. torch is the version of requirements.lock, in the
 build that pip finds.
 oldest: the oldest versions that pyproject.toml allows, found by uv. newest: what pip takes for it.
 Both for Python 3.11, without notebooks.
@@ -34,7 +34,7 @@ from environments import (
     without,
 )
 
-NOTEBOOKS = ("01", "01b", "02", "02b", "07")
+NOTEBOOKS = ("01", "01b", "02", "02b", "07", "07b")
 SHOWN = ("torch", "numpy", "matplotlib", "pandas", "scipy", "ipython")
 COLUMNS = ("set", "versions", "passed", "failed", "skipped", "minutes", "result")
 VERSIONS = "from importlib.metadata import version\nfor n in {}: print(n, version(n), end=', ')"

@@ -332,6 +332,37 @@ def test_06_counts_memory_where_the_device_does(counter):
     assert run.stdout.splitlines() == ["None", "7"], run.stderr
 
 
+COPIES = {  # a notebook, the one that it repeats, and the functions
+    ("06b-precision", "06-memory"): ("in_use", "allocated_by"),
+    ("07b-what-a-second-device-costs", "07-multi-gpu-from-scratch"): (
+        *("init_params", "own_device", "get_params"),
+    ),
+    ("08d-overlap", "08-multi-gpu-concise"): (
+        *("Residual", "resnet18", "digits", "my_device", "my_rows", "one_step"),
+    ),
+}
+
+
+def definitions(name):
+    """What the functions and classes of a notebook do, without comments and docstrings."""
+    notebook = nbformat.read(NOTEBOOKS[name], as_version=4)
+    found = {}
+    for _, cell in code_cells(notebook):
+        for node in ast.parse(cell.source).body if "def " in cell.source else []:
+            if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                if ast.get_docstring(node) is not None:
+                    del node.body[0]
+                found[node.name] = ast.dump(node)
+    return found
+
+
+@pytest.mark.parametrize("notebooks", COPIES, ids=" repeats ".join)
+def test_a_notebook_repeats_anothers_code_unchanged(notebooks):
+    copies, originals = map(definitions, notebooks)
+    for name in COPIES[notebooks]:
+        assert copies[name] == originals[name], name
+
+
 # --------------------------------------------------------------------------- tampered with
 
 

@@ -1,6 +1,6 @@
 """Checkers of notebook 07, multi-GPU training from scratch.
 
-They compare parameters, counts and bytes, on the CPU and in one process. Nothing is timed.
+They compare parameters and counts, on the CPU and in one process. Nothing is timed.
 """
 
 from __future__ import annotations

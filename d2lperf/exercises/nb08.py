@@ -18,7 +18,6 @@ from d2lperf.exercises.values import as_list, as_whole, close, off
 __all__ = [
     "check_accumulate",
     "check_best_number",
-    "check_buckets",
     "check_settings",
     "check_share_out",
 ]
@@ -261,37 +260,3 @@ def check_accumulate(accumulate: Callable[[nn.Module, Callable, list], None]) ->
                 f"{what}: the gradient is right, but it travelled {times:g} times; once is wanted"
             )
     return passed("The gradient of all rows, sent once.")
-
-
-# ----------------------------------------------------------------------------------- buckets
-
-
-@checker
-def check_buckets(buckets: Callable[[list[int], int, int], list[int]]) -> Feedback:
-    """Check the buckets that DDP builds.
-
-    Args:
-        buckets: function of the bytes of all gradients (from the first layer to the last), the
-            limit of the first bucket and that of the others; returns the bytes of each bucket.
-    """
-    cases = [
-        ([10, 10, 10, 10], 10, 20, [10, 20, 10]),
-        ([1, 2, 3, 4], 1, 100, [4, 6]),
-        ([5, 5], 100, 100, [10]),
-        ([4, 50, 3], 5, 10, [53, 4]),
-        ([8, 1, 1, 1, 8], 2, 3, [8, 3, 8]),
-        ([6], 6, 6, [6]),
-    ]
-    for sizes, first, cap, wanted in cases:
-        found = buckets(list(sizes), first, cap)
-        call, held = gave(found, buckets, sizes, first, cap), as_list(found)
-        if held is None or None in map(as_whole, held):
-            return failed(f"{call}; wanted is a list of bytes")
-        if sum(held) != sum(sizes):
-            return failed(f"{call}; these buckets hold {sum(held)} bytes in all")
-        if 0 in held:
-            return failed(f"{call}; a bucket without bytes is none")
-        for k, (one, right) in enumerate(zip(held, wanted), 1):
-            if one != right:
-                return failed(f"{call}; all bytes are there, but bucket {k} is {off(one, right)}")
-    return passed("From the last gradient to the first, closed as soon as full.")
