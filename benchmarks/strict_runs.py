@@ -33,8 +33,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Seconds that a notebook may take on two cores. Those that start processes get more.
 LIMIT_S = 90.0
-LIMITS_S = dict.fromkeys(("08", "08b", "08c", "08d", "09", "09b", "10b"), 120.0)
-LIMITS_S |= {"07b": 240.0, "10": 240.0}
+LIMITS_S = dict.fromkeys(("07", "08", "08b", "08c", "08d", "09", "09b"), 120.0)
+LIMITS_S |= dict.fromkeys(("01b", "05b", "07b", "10", "10b"), 240.0)
 
 
 def chosen(beginnings: list[str], folder: Path = ROOT / "notebooks") -> list[Path]:

@@ -19,7 +19,7 @@ d2lperf.ringStates = (n) => {
   return states;
 };
 
-// Tasks {pass, stage, micro, turn} of a pipeline by the rules of notebook 08b: a stage goes forward
+// Tasks {pass, stage, micro, turn} of a pipeline by the rules of notebook 08c: a stage goes forward
 // if it can and fewer than `limit[stage]` micro-batches are open there, else backward.
 d2lperf.pipelineTasks = (stages, micro, limit) => {
   const done = new Map();
