@@ -1,7 +1,8 @@
 """What limits work, what fits into memory, what communication costs: formulas of the notebooks.
 
-Pure functions of numbers, in bytes and seconds. Notebooks 05b, 06, 06b, 08b, 08c and 09 derive them.
-The calculators of the web page (`docs/calculators`) compute the same, and a test compares both.
+Pure functions of numbers, in bytes and seconds. Notebooks 05b, 06, 06b, 08b, 08c and 09 derive
+them. The calculators of the web page (`docs/calculators`) compute the same, and a test compares
+both.
 """
 
 from __future__ import annotations
