@@ -75,6 +75,9 @@ ALSO_RIGHT = {
         "    return count if step >= 64 else (count - 1) * step // 64 + 1",
         # counted with NumPy
         """\
+import numpy as np
+
+
 def lines_touched(count, stride, size):
     return np.unique(np.arange(count) * stride * size // 64).size
 """,
@@ -82,6 +85,9 @@ def lines_touched(count, stride, size):
     "cache_steps": [
         # an array
         """\
+import numpy as np
+
+
 def cache_steps(sizes, bandwidths):
     bandwidths = np.array(bandwidths)
     falls = bandwidths[1:] < 0.7 * bandwidths[:-1]
@@ -107,6 +113,9 @@ def blocks_time(size, block, passes, memory, cache, overhead):
 """,
         # whole numbers, and an array of one number
         """\
+import numpy as np
+
+
 def blocks_time(size, block, passes, memory, cache, overhead):
     parts = [1 / memory, (passes - 1) / cache]
     return np.array([size * sum(parts) - passes * (-size // block) * overhead])
