@@ -363,6 +363,20 @@ def test_a_notebook_repeats_anothers_code_unchanged(notebooks):
         assert copies[name] == originals[name], name
 
 
+REFERENCE = re.compile(r"\]\((?P<path>[^)\s]+\.ipynb)\),? \(?section (?P<number>\d+)")
+
+
+def markdown(notebook):
+    return "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_section_of_another_notebook_exists(name):
+    for found in REFERENCE.finditer(markdown(nbformat.read(NOTEBOOKS[name], as_version=4))):
+        other = nbformat.read(NOTEBOOKS[name].parent / found["path"], as_version=4)
+        assert f"\n## {found['number']}. " in markdown(other), found[0]
+
+
 # --------------------------------------------------------------------------- tampered with
 
 

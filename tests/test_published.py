@@ -16,7 +16,7 @@ SOURCE_KEYS = {"title", "authors", "address", "machine", "licence", "licence_add
 FIGURE_KEYS = {"name", "what", "value", "unit", "card", "date", "address", "notebooks"}
 UNITS = {
     *("s", "ms", "µs", "MB", "GB", "GiB", "GB/s", "TB/s", "Gbit/s", "TFLOP/s"),
-    *("samples/s", "tokens/s", "billion parameters", "%", "cycles"),
+    *("samples/s", "tokens/s", "billion parameters", "%", "cycles", "GHz"),
 }
 NOT_NAMED = "not named"  # the card of a source that does not name it
 
