@@ -65,7 +65,7 @@ def pytest_configure(config):
     if option.nbval_sanitize_with is None:
         option.nbval_sanitize_with = str(ROOT / "tests" / "sanitize.cfg")
     if "--nbval-cell-timeout" not in " ".join(config.invocation_params.args):
-        # The longest cell starts 48 trainings, more than a minute on two quiet cores. Here three
+        # The longest cells take more than a minute on two quiet cores. Here three
         # workers of pytest share the cores, and a busy host can make them several times slower.
         option.nbval_cell_timeout = 900.0
 
