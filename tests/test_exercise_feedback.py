@@ -44,12 +44,16 @@ ANSWERS = {
     "not implemented further down": (
         learner(FURTHER_DOWN),
         failed(
-            "Your code raised NotImplementedError: no kernel for this device (line 8: raise error)"
+            "Your code raised NotImplementedError: no kernel for this device "
+            "(line 8: raise error), in double(x=3)"
         ),
     ),
     "an error": (
         learner("def double(x):\n    y = x - 3\n    return x / y"),
-        failed("Your code raised ZeroDivisionError: division by zero (line 3: return x / y)"),
+        failed(
+            "Your code raised ZeroDivisionError: division by zero (line 3: return x / y), "
+            "in double(x=3)"
+        ),
     ),
     "the wrong kind": (
         17,

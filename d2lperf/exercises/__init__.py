@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import functools
 import html
+import inspect
 import linecache
 import re
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from d2lperf.installed import is_installed
@@ -145,7 +147,7 @@ def checker(check: Callable[..., Feedback]) -> Callable[..., Feedback]:
     return checked
 
 
-def show(value: Any, limit: int = 60) -> str:
+def show(value: Any, limit: int = 80) -> str:
     """Return a value as one short line of text; of arrays and tensors only shape and dtype.
 
     NumPy's numbers look like Python's.
@@ -206,13 +208,32 @@ def _told(error: Exception, check: Callable) -> str:
     if place is None:
         return f"Your answer could not be used as the task asks; trying it raised {what}"
     number, source = place
-    return f"Your code raised {what} (line {number}{f': {source}' if source else ''})"
+    line = f"line {number}{f': {source}' if source else ''}"
+    return f"Your code raised {what} ({line}){_learners_call(error, check)}"
+
+
+def _learners_frames(error: Exception, check: Callable) -> list[tuple[FrameType, int]]:
+    """Frames and lines outside the checker and all that is installed, the outermost first."""
+    return [
+        (frame, number)
+        for frame, number in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename != check.__code__.co_filename
+        and not is_installed(frame.f_code.co_filename)
+    ]
 
 
 def _learners_line(error: Exception, check: Callable) -> tuple[int, str] | None:
-    """Number and text of the innermost line outside the checker and all that is installed."""
-    for frame, number in reversed(list(traceback.walk_tb(error.__traceback__))):
-        name = frame.f_code.co_filename
-        if name != check.__code__.co_filename and not is_installed(name):
-            return number, linecache.getline(name, number).strip()
+    """Number and text of the innermost line of the learner."""
+    for frame, number in reversed(_learners_frames(error, check)):
+        return number, linecache.getline(frame.f_code.co_filename, number).strip()
     return None
+
+
+def _learners_call(error: Exception, check: Callable) -> str:
+    """The learner's function that the checker called, with its arguments as they are now."""
+    frame, _ = _learners_frames(error, check)[0]
+    names, _, _, values = inspect.getargvalues(frame)
+    if not names:
+        return ""
+    inside = ", ".join(f"{name}={show(values[name])}" for name in names if name in values)
+    return f", in {frame.f_code.co_name}({inside})"

