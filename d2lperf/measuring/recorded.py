@@ -105,7 +105,7 @@ def choose(records: Iterable[Record], this: Machine, own: Mapping[Key, float]) -
 
     A machine with other accelerators than this one comes first: a GPU's numbers beside a CPU's.
     Then comes one with another processor, then the newest run. A record of this very run would say
-    nothing new.
+    nothing new; another machine that found the same does.
 
     Args:
         records: what was recorded.
@@ -115,10 +115,11 @@ def choose(records: Iterable[Record], this: Machine, own: Mapping[Key, float]) -
     best, best_rank = None, (False, False, "")
     for record in records:
         numbers = record.notebook_of(own)
-        if not numbers or all(own[key] == found.measured for key, found in numbers.items()):
-            continue
         card = record.card
         other_processor = card.processor_name != this.processor_name
+        equal = all(own[key] == found.measured for key, found in numbers.items())
+        if not numbers or (equal and not other_processor):
+            continue
         rank = (card.accelerators != this.accelerators, other_processor, record.day)
         if best is None or rank > best_rank:
             best, best_rank = Column(card.name, numbers), rank

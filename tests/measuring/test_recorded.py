@@ -165,6 +165,12 @@ def test_a_run_is_not_shown_beside_itself():
     assert predictions().beside.numbers == {("a step", "s"): (0.1, 0.125)}
 
 
+def test_another_machine_is_shown_also_where_it_found_the_same():
+    predict("a peak", 1.0, "B").score(2.0)
+    store(GPU, "2026-11-23", **{"06-x": predictions().measured_here()})
+    assert predictions().beside.machine == "H200"
+
+
 # the file ---------------------------------------------------------------------------------
 
 
