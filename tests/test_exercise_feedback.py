@@ -45,14 +45,13 @@ ANSWERS = {
         learner(FURTHER_DOWN),
         failed(
             "Your code raised NotImplementedError: no kernel for this device "
-            "(line 8: raise error), in double(x=3)"
+            "(line 8: raise error), where x=3"
         ),
     ),
     "an error": (
         learner("def double(x):\n    y = x - 3\n    return x / y"),
         failed(
-            "Your code raised ZeroDivisionError: division by zero (line 3: return x / y), "
-            "in double(x=3)"
+            "Your code raised ZeroDivisionError: division by zero (line 3: return x / y), where x=3"
         ),
     ),
     "the wrong kind": (
@@ -149,3 +148,10 @@ def test_show_survives_a_broken_repr():
             raise RuntimeError
 
     assert show(Broken()) == "a Broken whose repr raises RuntimeError"
+
+
+def test_a_broken_shape_is_told_too():
+    class Broken:
+        shape, dtype = 3, "float32"
+
+    assert show(Broken()) == "a Broken whose repr raises TypeError"

@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from d2lperf.installed import is_installed
 
@@ -130,8 +130,8 @@ def checker(check: Callable[..., Feedback]) -> Callable[..., Feedback]:
             feedback = check(*args, **kwargs)
         except NotImplementedError as error:
             # Also torch raises it, for an operator that a device lacks.
-            place = _learners_line(error, check)
-            if place is None or place[1].startswith("raise NotImplementedError"):
+            frames = _learners_frames(error, check)
+            if not frames or _line(frames[-1])[1].startswith("raise NotImplementedError"):
                 return not_attempted()
             return failed(_told(error, check))
         except Exception as error:
@@ -161,16 +161,20 @@ def show(value: Any, limit: int = 80) -> str:
     >>> show(list(range(100)), limit=20)
     '[0, 1, 2, 3, 4, 5...'
     """
+    try:
+        text = _shown(value)
+    except Exception as error:  # a learner's own class may have a broken repr
+        text = f"a {type(value).__name__} whose repr raises {type(error).__name__}"
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def _shown(value: Any) -> str:
     if callable(value) and hasattr(value, "__name__"):
         return f"the {'class' if isinstance(value, type) else 'function'} {value.__name__}"
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
     if shape is not None and dtype is not None and len(shape) > 0:
         return f"{type(value).__name__} of shape {tuple(shape)} and dtype {dtype}"
-    try:
-        text = " ".join(_NUMPY_NUMBER.sub(r"\1", repr(value)).split())
-    except Exception as error:  # a learner's own class may have a broken repr
-        text = f"a {type(value).__name__} whose repr raises {type(error).__name__}"
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    return " ".join(_NUMPY_NUMBER.sub(r"\1", repr(value)).split())
 
 
 def call_text(function: Callable, *args: Any, **kwargs: Any) -> str:
@@ -204,36 +208,37 @@ def _told(error: Exception, check: Callable) -> str:
     if isinstance(error, AssertionError) and text:
         return text.splitlines()[0]
     what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-    place = _learners_line(error, check)
-    if place is None:
+    frames = _learners_frames(error, check)
+    if not frames:
         return f"Your answer could not be used as the task asks; trying it raised {what}"
-    number, source = place
+    number, source = _line(frames[-1])
     line = f"line {number}{f': {source}' if source else ''}"
-    return f"Your code raised {what} ({line}){_learners_call(error, check)}"
+    return f"Your code raised {what} ({line}){_arguments(frames[0].frame)}"
 
 
-def _learners_frames(error: Exception, check: Callable) -> list[tuple[FrameType, int]]:
-    """Frames and lines outside the checker and all that is installed, the outermost first."""
+class _Place(NamedTuple):
+    frame: FrameType
+    number: int  # of the line
+
+
+def _learners_frames(error: Exception, check: Callable) -> list[_Place]:
+    """Places outside the checker and all that is installed, the outermost first."""
     return [
-        (frame, number)
+        _Place(frame, number)
         for frame, number in traceback.walk_tb(error.__traceback__)
         if frame.f_code.co_filename != check.__code__.co_filename
         and not is_installed(frame.f_code.co_filename)
     ]
 
 
-def _learners_line(error: Exception, check: Callable) -> tuple[int, str] | None:
-    """Number and text of the innermost line of the learner."""
-    for frame, number in reversed(_learners_frames(error, check)):
-        return number, linecache.getline(frame.f_code.co_filename, number).strip()
-    return None
+def _line(place: _Place) -> tuple[int, str]:
+    name = place.frame.f_code.co_filename
+    return place.number, linecache.getline(name, place.number).strip()
 
 
-def _learners_call(error: Exception, check: Callable) -> str:
-    """The learner's function that the checker called, with its arguments as they are now."""
-    frame, _ = _learners_frames(error, check)[0]
-    names, _, _, values = inspect.getargvalues(frame)
-    if not names:
-        return ""
-    inside = ", ".join(f"{name}={show(values[name])}" for name in names if name in values)
-    return f", in {frame.f_code.co_name}({inside})"
+def _arguments(frame: FrameType) -> str:
+    """What the arguments of a learner's function are when it raises; the code may change them."""
+    names, more, _, values = inspect.getargvalues(frame)
+    names = [n for n in (*names, more) if n and n in values and n != "self" and n[0] != "."]
+    shown = ", ".join(f"{name}={show(values[name])}" for name in names)
+    return f", where {shown}" if shown else ""

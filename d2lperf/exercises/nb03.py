@@ -272,7 +272,7 @@ def check_share_before(share_before: Callable[..., float]) -> Feedback:
 # ------------------------------------------------------------------------------- never asks
 
 _ASKING = {"item", "tolist", "cpu", "nonzero", "argwhere", "unique", "masked_select"}
-_ASKING |= {"equal", "allclose"}
+_ASKING |= {"equal", "allclose", "numpy"}  # numpy(force=True) copies
 _ASKING |= {f"__{name}__" for name in ("bool", "int", "float", "index", "repr", "format")}
 
 
@@ -280,11 +280,9 @@ def _asks(name: str, args: tuple, kwargs: dict) -> bool:
     """Whether a function has to know values of its tensors on the device, or copies them."""
     if name == "where":
         return len(args) + len(kwargs) == 1  # it returns places, and must know how many
-    if name == "numpy":
-        return True  # forced, so it copies
-    if name == "__setitem__" and not isinstance(args[2], torch.Tensor):
-        return False  # a masked fill
-    indexed = name in ("__getitem__", "__setitem__") and _masked(args[1])
+    if name == "__setitem__" and not isinstance(args[2], _OnDevice):
+        return False  # one number for all places of a mask: a masked fill
+    indexed = name in ("__getitem__", "__setitem__") and _read(args[1])
     return name in _ASKING or indexed or _fetches(name, args, kwargs)
 
 
@@ -292,9 +290,11 @@ def _fetches(name: str, args: tuple, kwargs: dict) -> bool:
     return name == "to" and "cpu" in map(str, (*args[1:], *kwargs.values()))
 
 
-def _masked(index: Any) -> bool:
+def _read(index: Any) -> bool:
+    """Whether an index has to be read: a mask, or a tensor with one number, used as a place."""
     parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(part, torch.Tensor) and part.dtype == torch.bool for part in parts)
+    tensors = [part for part in parts if isinstance(part, torch.Tensor)]
+    return any(part.dtype == torch.bool or part.dim() == 0 for part in tensors)
 
 
 class _OnDevice(torch.Tensor):
@@ -305,7 +305,7 @@ class _OnDevice(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-        forced = name == "numpy" and (kwargs.get("force") or args[1:] == (True,))
+        forced = name == "numpy" and kwargs.get("force")
         if name in ("numpy", "__array__") and not forced:
             raise TypeError("a tensor on a device cannot become NumPy's: copy it by .cpu() first")
         with _compat.plain_calls():

@@ -116,11 +116,14 @@ def choose(records: Iterable[Record], this: Machine, own: Mapping[Key, float]) -
     for record in records:
         numbers = record.notebook_of(own)
         card = record.card
-        other_processor = card.processor_name != this.processor_name
+        other = (
+            card.accelerators != this.accelerators,
+            card.processor_name != this.processor_name,
+        )
         equal = all(own[key] == found.measured for key, found in numbers.items())
-        if not numbers or (equal and not other_processor):
+        if not numbers or (equal and not any(other)):
             continue
-        rank = (card.accelerators != this.accelerators, other_processor, record.day)
+        rank = (*other, record.day)
         if best is None or rank > best_rank:
             best, best_rank = Column(card.name, numbers), rank
     return best

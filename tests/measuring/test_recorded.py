@@ -169,6 +169,10 @@ def test_another_machine_is_shown_also_where_it_found_the_same():
     predict("a peak", 1.0, "B").score(2.0)
     store(GPU, "2026-11-23", **{"06-x": predictions().measured_here()})
     assert predictions().beside.machine == "H200"
+    recorded.FOLDER.joinpath(recorded.file_name(GPU)).unlink()
+    same_processor = dataclasses.replace(CPU, accelerators=GPU.accelerators)
+    store(same_processor, "2026-11-24", **{"06-x": predictions().measured_here()})
+    assert predictions().beside.machine == "H200"
 
 
 # the file ---------------------------------------------------------------------------------

@@ -214,6 +214,12 @@ def share_before(order, wait, clock):
         "    kept = losses[torch.argwhere(~losses.isnan()).flatten()]\n"
         "    best, mean = torch.stack([kept.min(), kept.mean()]).tolist()\n"
         "    return best, mean",
+        # a place on the device is read, too
+        "def best_and_mean(losses):\n"
+        "    losses = torch.stack(list(losses))\n"
+        "    best = losses[torch.where(losses.isnan(), torch.inf, losses).argmin()]\n"
+        "    best, mean = torch.stack([best, losses.nanmean()]).tolist()\n"
+        "    return best, mean",
         # two questions
         "def best_and_mean(losses):\n"
         "    losses = torch.stack(list(losses))\n"
